@@ -1,0 +1,2 @@
+# `make demo` shows the product, `make test` tests it; both install what is missing (Debian).
+.PHONY: demo test bench tools

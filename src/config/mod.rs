@@ -1,0 +1,187 @@
+//! What the user asked for, valid and complete.
+//!
+//! YAML and flags become [`Config`] in one step that reports every problem at once; nothing after
+//! this module sees a raw value.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::detect::Thresholds;
+use crate::reading::mapping::Mapping;
+
+/// The whole configuration.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// The HTTP side.
+    pub web: Web,
+    /// The caches to watch, at least one, names unique.
+    pub caches: Vec<CacheConfig>,
+    /// Where to write what is seen as traces, one file a cache and start.
+    pub record_dir: Option<PathBuf>,
+}
+
+/// The HTTP side.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Web {
+    /// Where to listen. Port 0 takes a free one.
+    pub listen_address: SocketAddr,
+}
+
+/// One cache to watch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CacheConfig {
+    /// The `cache` label; not empty.
+    pub name: Arc<str>,
+    /// Time between polls, 100 ms to 60 s. Default 1 s.
+    pub poll_interval: Duration,
+    /// Total time for one poll of one source, connecting included. Default 1 s.
+    pub poll_timeout: Duration,
+    /// The sliding window of ratios and rates. Default 10 s, at least two polls.
+    pub window: Duration,
+    /// Lookups that the window must hold for a ratio to be defined. Default 20.
+    pub min_lookups: u64,
+    /// The servers.
+    pub redis: RedisConfig,
+    /// The TTL sampler.
+    pub ttl: TtlConfig,
+    /// The applications; may be empty.
+    pub apps: Vec<AppConfig>,
+    /// The detector's thresholds.
+    pub detector: Thresholds,
+    /// Past incidents kept in memory. Default 100.
+    pub keep_incidents: usize,
+}
+
+/// How to reach a server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RedisConfig {
+    /// Where it is.
+    pub address: RedisAddress,
+    /// ACL user.
+    pub username: Option<String>,
+    /// Where the password comes from; read again at every connect, so that it can rotate.
+    pub password: Option<Secret>,
+    /// TLS, when the scheme asks for it.
+    pub tls: Option<Tls>,
+}
+
+/// Where a server is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RedisAddress {
+    /// A host name or address and a port; the name is resolved at every connect.
+    Tcp {
+        /// Host name, IPv4, or IPv6 without brackets.
+        host: String,
+        /// Port.
+        port: u16,
+    },
+    /// A unix socket.
+    Unix(PathBuf),
+}
+
+impl std::fmt::Display for RedisAddress {
+    /// The `node` label: `host:port`, `[v6]:port` or the socket's path.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            RedisAddress::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            RedisAddress::Tcp { host, port } => write!(f, "{host}:{port}"),
+            RedisAddress::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// A secret's place or value. `Debug` never shows the value.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Secret {
+    /// A file; one trailing line end is not part of the secret.
+    File(PathBuf),
+    /// An environment variable's name.
+    Env(String),
+    /// From the address itself.
+    Inline(Vec<u8>),
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Secret::File(path) => write!(f, "File({})", path.display()),
+            Secret::Env(name) => write!(f, "Env({name})"),
+            Secret::Inline(_) => write!(f, "Inline(***)"),
+        }
+    }
+}
+
+/// TLS of a connection to Redis. Files are read again at every connect.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// The name to verify in the server's certificate, instead of the address's host.
+    pub server_name: Option<String>,
+    /// Own CA bundle (PEM) instead of the system's roots.
+    pub ca_file: Option<PathBuf>,
+    /// Client certificate chain and key (PEM).
+    pub client: Option<ClientCertificate>,
+}
+
+/// A client certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientCertificate {
+    /// Certificate chain, PEM.
+    pub cert_file: PathBuf,
+    /// Private key, PEM.
+    pub key_file: PathBuf,
+}
+
+/// The TTL sampler.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TtlConfig {
+    /// Keys asked for their TTL, a second. Default 100; 0 turns the sampler off.
+    pub keys_per_second: u32,
+    /// Key groups: the first that matches counts.
+    pub groups: Vec<TtlGroup>,
+}
+
+/// Keys that belong together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TtlGroup {
+    /// The `group` label; not `all` or `other`.
+    pub name: Arc<str>,
+    /// A glob over the key's bytes, as Redis' `KEYS` understands it.
+    pub pattern: String,
+}
+
+/// One application source.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AppConfig {
+    /// The `app` label, unique in the cache.
+    pub name: Arc<str>,
+    /// `http` or `https` URL of the page. May hold user and password: never shown.
+    pub url: PageUrl,
+    /// Which of the page's series are the cache's counters.
+    pub mapping: Mapping,
+}
+
+/// An application page's URL; `Debug` and `Display` leave out user, password and query.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PageUrl(pub String);
+
+impl std::fmt::Display for PageUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let rest = self.0.split_once("://").map_or(self.0.as_str(), |(_, rest)| rest);
+        let scheme = self.0.split_once("://").map_or("", |(scheme, _)| scheme);
+        let without_query = rest.split(['?', '#']).next().unwrap_or_default();
+        let (authority, path) = match without_query.split_once('/') {
+            Some((authority, path)) => (authority, format!("/{path}")),
+            None => (without_query, String::new()),
+        };
+        let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+        write!(f, "{scheme}://{host}{path}")
+    }
+}
+
+impl std::fmt::Debug for PageUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self}")
+    }
+}

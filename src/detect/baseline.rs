@@ -1,0 +1,1 @@
+//! What is normal: the miss ratio, its dispersion and its wander.

@@ -1,0 +1,17 @@
+//! The decision: is this a stampede, since when, why, and how much does it cost.
+//!
+//! Pure: a [`Sample`](crate::signal::sample::Sample) in, a [`Verdict`] out. Live polling, `backtest`
+//! and the tests use the same [`detector::Detector`].
+
+pub mod baseline;
+pub mod cause;
+pub mod detector;
+pub mod evidence;
+pub mod incident;
+pub mod thresholds;
+
+pub use cause::Cause;
+pub use detector::{Detector, Verdict};
+pub use evidence::SignalKind;
+pub use incident::{Change, Incident, IncidentLog};
+pub use thresholds::Thresholds;

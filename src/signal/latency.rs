@@ -1,0 +1,1 @@
+//! Quantiles of the load latency over the window, from the applications' histograms.

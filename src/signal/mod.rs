@@ -1,0 +1,7 @@
+//! What a person watches: differences, rates, ratios and the TTL picture.
+
+pub mod counters;
+pub mod latency;
+pub mod sample;
+pub mod ttl;
+pub mod window;

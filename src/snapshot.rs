@@ -1,0 +1,128 @@
+//! All that may be said about a cache now: the one input of `/metrics`, the API and the page.
+
+use std::sync::Arc;
+
+use crate::detect::{IncidentLog, Verdict};
+use crate::signal::ttl::TtlPicture;
+use crate::signal::window::Signals;
+
+/// One cache at one instant.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Snapshot {
+    /// The cache's name from the configuration.
+    pub cache: Arc<str>,
+    /// Unix seconds; 0 before the first poll.
+    pub time: f64,
+    /// The servers, in a stable order.
+    pub nodes: Vec<NodeState>,
+    /// The applications, in configuration order.
+    pub apps: Vec<AppState>,
+    /// Polls of the cache so far.
+    pub polls: u64,
+    /// Failed polls by reason, every reason there from the start, in a stable order.
+    pub poll_errors: Vec<(&'static str, u64)>,
+    /// How long polls took.
+    pub poll_duration: Histogram,
+    /// Rates and ratios over the window.
+    pub signals: Signals,
+    /// What the detector says.
+    pub verdict: Verdict,
+    /// Incidents so far.
+    pub incidents: IncidentLog,
+    /// What expires when; `None` before the first sample or while the server is away.
+    pub ttl: Option<TtlPicture>,
+}
+
+/// One server of a cache.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct NodeState {
+    /// `host:port` or the socket path; the `node` label.
+    pub node: Arc<str>,
+    /// Whether the last poll worked.
+    pub up: bool,
+    /// Unix seconds of the last poll that worked.
+    pub last_success: Option<f64>,
+    /// `redis`, `valkey`, …
+    pub server: Option<String>,
+    /// The server's version as it says it.
+    pub version: Option<String>,
+    /// `master` or `slave`.
+    pub role: Option<String>,
+    /// `standalone`, `sentinel` or `cluster`.
+    pub mode: Option<String>,
+    /// Lookups, expiries and evictions, added up by us since we started.
+    pub totals: NodeTotals,
+    /// Keys now, over all databases.
+    pub keys: Option<f64>,
+    /// Counter resets seen, by reason, every reason there from the start.
+    pub resets: Vec<(&'static str, u64)>,
+    /// Which commands the server lets us use.
+    pub capabilities: Vec<(&'static str, bool)>,
+    /// INFO fields that are missing or could not be read, so far.
+    pub info_problems: Vec<(&'static str, u64)>,
+}
+
+/// Counters that survive resets, without our own sampler's lookups.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct NodeTotals {
+    /// Hits.
+    pub hits: f64,
+    /// Misses.
+    pub misses: f64,
+    /// Expired keys.
+    pub expired: f64,
+    /// Evicted keys.
+    pub evicted: f64,
+}
+
+/// One application source of a cache. Counters are added up by us since we started; `None` where
+/// the mapping does not have them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct AppState {
+    /// The application's name from the configuration.
+    pub app: Arc<str>,
+    /// Whether the last scrape worked.
+    pub up: bool,
+    /// Unix seconds of the last scrape that worked.
+    pub last_success: Option<f64>,
+    /// Failed scrapes by reason, every reason there from the start.
+    pub errors_by_reason: Vec<(&'static str, u64)>,
+    /// The counters.
+    pub totals: AppTotals,
+}
+
+/// What an application counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct AppTotals {
+    /// Hits.
+    pub hits: Option<f64>,
+    /// Misses.
+    pub misses: Option<f64>,
+    /// Queries to the backend.
+    pub loads: Option<f64>,
+    /// Requests that shared another one's load.
+    pub loads_coalesced: Option<f64>,
+    /// Failed cache calls.
+    pub errors: Option<f64>,
+    /// Loads that found nothing.
+    pub not_found: Option<f64>,
+    /// Locks acquired.
+    pub lock_acquired: Option<f64>,
+    /// Locks held by somebody else.
+    pub lock_contended: Option<f64>,
+    /// Lock waits that gave up.
+    pub lock_timeout: Option<f64>,
+    /// Lock attempts that failed.
+    pub lock_error: Option<f64>,
+}
+
+/// A cumulative histogram: counts of the observations in each bucket, not added up.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Histogram {
+    /// Upper bounds, rising.
+    pub bounds: Vec<f64>,
+    /// One count a bound, then those above the last one.
+    pub counts: Vec<u64>,
+    /// Sum of the observations.
+    pub sum: f64,
+}

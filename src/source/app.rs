@@ -1,0 +1,1 @@
+//! Scrapes an application page and reads its counters.

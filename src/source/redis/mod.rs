@@ -1,0 +1,1 @@
+//! One Redis server: connect, poll, sample.
