@@ -1,4 +1,5 @@
 //! The one integration binary. Each module is one boundary of the product.
+#![allow(missing_docs, unreachable_pub, clippy::unwrap_used, clippy::expect_used)]
 
 // Helpers: real servers, real processes, waiting for conditions.
 mod support;
