@@ -30,6 +30,7 @@
 //! * A key name is bytes, and never a label.
 //! * Each outside crate is imported in one file or folder (`tests/it/tidy.rs` holds the table).
 
+pub mod board;
 pub mod clock;
 pub mod config;
 pub mod detect;
