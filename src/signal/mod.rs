@@ -2,6 +2,7 @@
 
 pub mod counters;
 pub mod latency;
+pub mod merge;
 pub mod sample;
 pub mod ttl;
 pub mod window;
