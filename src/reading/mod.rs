@@ -3,9 +3,11 @@
 //! [`Reading`] is the common currency: live polling makes one from `INFO` and the applications'
 //! pages, a recorded trace has one a row. Everything after it is the same code for both.
 
+pub mod expression;
 pub mod info;
 pub mod mapping;
 pub mod page;
+pub mod presets;
 
 /// Where a count comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
