@@ -1,6 +1,6 @@
 //! The detector of one cache.
 
-use crate::detect::{Change, Incident, SignalKind, Thresholds};
+use crate::detect::{Change, Incident, SignalKind, State, Thresholds};
 use crate::reading::BySource;
 use crate::signal::sample::Sample;
 
@@ -38,6 +38,16 @@ impl Detector {
     /// A detector that has seen nothing.
     pub fn new(thresholds: Thresholds) -> Detector {
         Detector { _thresholds: thresholds }
+    }
+
+    /// A detector that goes on where another one left off at `state.time`, at `now`.
+    pub fn resume(thresholds: Thresholds, _state: State, _now: f64) -> Detector {
+        Detector::new(thresholds)
+    }
+
+    /// What it has learned, to go on after a restart.
+    pub fn state(&self) -> State {
+        State::default()
     }
 
     /// Takes in one sample and decides.

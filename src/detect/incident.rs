@@ -16,16 +16,58 @@ pub struct Incident {
     pub started_at: f64,
     /// Unix seconds of its end, `None` while it runs.
     pub ended_at: Option<f64>,
+    /// Evidence over threshold when it was declared; 1 is the line.
+    pub score: f64,
+    /// Probability of at least so many misses by chance, when it was declared; 0 where it is too
+    /// small for a double, `None` where no statistics decided.
+    pub p_value: Option<f64>,
     /// Misses a second that were to be expected at its traffic, at the start.
     pub baseline_misses_per_second: f64,
     /// The highest misses a second of any poll in it.
     pub peak_misses_per_second: f64,
     /// Misses beyond the baseline so far.
     pub excess_misses: f64,
+    /// Backend queries a second that were to be expected at the start, where the applications
+    /// count them.
+    pub baseline_loads_per_second: Option<f64>,
+    /// The highest backend queries a second of any poll in it.
+    pub peak_loads_per_second: Option<f64>,
     /// Backend queries beyond the baseline so far, where the applications count them.
     pub excess_loads: Option<f64>,
+    /// Median load latency at its worst poll (by p99), seconds.
+    pub latency_p50: Option<f64>,
+    /// The highest 99th percentile of the load latency, seconds.
+    pub latency_p99: Option<f64>,
     /// The figures behind the verdict: name and value, most telling first.
     pub evidence: Vec<(&'static str, f64)>,
+}
+
+impl Incident {
+    /// An incident that has just begun and of which nothing else is known.
+    pub fn new(cause: Cause, source: Source, started_at: f64) -> Incident {
+        Incident {
+            cause,
+            source,
+            started_at,
+            ended_at: None,
+            score: 0.0,
+            p_value: None,
+            baseline_misses_per_second: 0.0,
+            peak_misses_per_second: 0.0,
+            excess_misses: 0.0,
+            baseline_loads_per_second: None,
+            peak_loads_per_second: None,
+            excess_loads: None,
+            latency_p50: None,
+            latency_p99: None,
+            evidence: Vec::new(),
+        }
+    }
+
+    /// The figure behind the verdict of that name, if it was kept.
+    pub fn figure(&self, name: &str) -> Option<f64> {
+        self.evidence.iter().find(|(key, _)| *key == name).map(|&(_, value)| value)
+    }
 }
 
 /// What an observation did to the running incident.
@@ -40,7 +82,8 @@ pub enum Change {
         /// The incident as it stands.
         incident: Incident,
     },
-    /// The cause is final and the incident is counted under it.
+    /// The cause is final and the incident is counted under it. Comes once an incident, before its
+    /// end.
     Settled(Incident),
     /// The stampede is over.
     Ended(Incident),
@@ -65,5 +108,76 @@ pub struct IncidentLog {
 
 impl IncidentLog {
     /// Takes in what one observation decided, keeping at most `keep` past incidents.
-    pub fn apply(&mut self, _verdict: &Verdict, _keep: usize) {}
+    pub fn apply(&mut self, verdict: &Verdict, keep: usize) {
+        for change in &verdict.changes {
+            match change {
+                Change::Started(_) | Change::CauseChanged { .. } => {}
+                Change::Settled(incident) => self.count[incident.cause as usize] += 1,
+                Change::Ended(incident) => self.past.push_front(incident.clone()),
+                Change::Resumed(incident) => {
+                    self.past.retain(|past| past.started_at != incident.started_at);
+                }
+            }
+        }
+        self.past.truncate(keep);
+        self.running.clone_from(&verdict.running);
+        self.seconds += verdict.incident_seconds;
+        self.excess_misses += verdict.excess_misses;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(started_at: f64) -> Incident {
+        Incident::new(Cause::HotKey, Source::Redis, started_at)
+    }
+
+    fn verdict(running: Option<Incident>, changes: Vec<Change>) -> Verdict {
+        Verdict {
+            running,
+            changes,
+            incident_seconds: 1.0,
+            excess_misses: 5.0,
+            ..Verdict::default()
+        }
+    }
+
+    #[test]
+    fn counts_once_when_settled_and_keeps_the_newest() {
+        let mut log = IncidentLog::default();
+        for start in [100.0, 400.0, 700.0] {
+            log.apply(&verdict(Some(at(start)), vec![Change::Started(at(start))]), 2);
+            assert_eq!(log.running, Some(at(start)));
+            let ended = Incident { ended_at: Some(start + 20.0), ..at(start) };
+            let changes = vec![Change::Settled(at(start)), Change::Ended(ended)];
+            log.apply(&verdict(None, changes), 2);
+            assert_eq!(log.running, None);
+        }
+        assert_eq!(log.count[Cause::HotKey as usize], 3);
+        assert_eq!(log.count.iter().sum::<u64>(), 3);
+        let starts: Vec<f64> = log.past.iter().map(|incident| incident.started_at).collect();
+        assert_eq!(starts, [700.0, 400.0]);
+        assert_eq!((log.seconds, log.excess_misses), (6.0, 30.0));
+    }
+
+    #[test]
+    fn a_resumed_incident_is_running_again_and_not_counted_again() {
+        let mut log = IncidentLog::default();
+        let changes = vec![Change::Settled(at(10.0)), Change::Ended(at(10.0))];
+        log.apply(&verdict(None, changes), 5);
+        log.apply(&verdict(Some(at(10.0)), vec![Change::Resumed(at(10.0))]), 5);
+        assert_eq!((log.past.len(), log.count[0]), (0, 1));
+        log.apply(&verdict(None, vec![Change::Ended(at(10.0))]), 5);
+        assert_eq!((log.past.len(), log.count[0]), (1, 1));
+    }
+
+    #[test]
+    fn keeping_none_keeps_the_counts() {
+        let mut log = IncidentLog::default();
+        let changes = vec![Change::Settled(at(10.0)), Change::Ended(at(10.0))];
+        log.apply(&verdict(None, changes), 0);
+        assert_eq!((log.past.len(), log.count[0]), (0, 1));
+    }
 }

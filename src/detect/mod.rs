@@ -8,10 +8,12 @@ pub mod cause;
 pub mod detector;
 pub mod evidence;
 pub mod incident;
+pub mod state;
 pub mod thresholds;
 
 pub use cause::Cause;
 pub use detector::{Detector, Verdict};
 pub use evidence::SignalKind;
 pub use incident::{Change, Incident, IncidentLog};
+pub use state::State;
 pub use thresholds::Thresholds;
