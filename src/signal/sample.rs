@@ -50,9 +50,8 @@ pub struct Sample {
 impl Sample {
     /// The sample between two readings, or `None` when no time passed between them.
     ///
-    /// A counter that fell was reset: what it shows now is all that is known to have happened
-    /// since, and for hits and misses that is dropped rather than guessed (a short gap is better
-    /// than a spike). Nothing is ever negative.
+    /// A counter that fell was reset, and what it would have shown is not guessed: a short gap is
+    /// better than an invented rate. Nothing is ever negative, infinite or not a number.
     pub fn between(before: &Reading, after: &Reading) -> Option<Sample> {
         let dt = after.time - before.time;
         if !(dt > 0.0 && dt.is_finite()) {
@@ -74,21 +73,24 @@ impl Sample {
             lock_acquired: rise(before.lock_acquired, after.lock_acquired),
             lock_failed: rise(before.lock_failed, after.lock_failed),
             flushes: rise(before.flushes, after.flushes),
-            keys: after.keys,
-            keys_before: before.keys,
-            restarted: matches!((before.uptime, after.uptime), (Some(b), Some(a)) if a < b),
-            latency_p50: after.latency_p50,
-            latency_p99: after.latency_p99,
-            due_ratio: after.due_ratio,
-            hot_key_share: after.hot_key_share,
+            keys: gauge(after.keys),
+            keys_before: gauge(before.keys),
+            restarted: restarted(gauge(before.uptime), gauge(after.uptime), dt),
+            latency_p50: gauge(after.latency_p50),
+            latency_p99: gauge(after.latency_p99),
+            due_ratio: gauge(after.due_ratio),
+            hot_key_share: gauge(after.hot_key_share).map(|share| share.min(1.0)),
             reach: after.reach,
         })
     }
 }
 
+/// Uptime is in whole seconds and read a little later than the clock, so it may lag by this much.
+const UPTIME_SLACK: f64 = 2.0;
+
 /// How much a counter rose; `None` when it fell or is unknown on either side.
 fn rise(before: Option<f64>, after: Option<f64>) -> Option<f64> {
-    let difference = after? - before?;
+    let difference = gauge(after)? - gauge(before)?;
     (difference >= 0.0).then_some(difference)
 }
 
@@ -99,4 +101,110 @@ fn lookups(before: Option<Lookups>, after: Option<Lookups>) -> Option<Lookups> {
         hits: rise(Some(before.hits), Some(after.hits))?,
         misses: rise(Some(before.misses), Some(after.misses))?,
     })
+}
+
+/// A value that can be a count, a time or a share; anything else says nothing.
+fn gauge(value: Option<f64>) -> Option<f64> {
+    value.filter(|value| value.is_finite() && *value >= 0.0)
+}
+
+/// Whether the process is a new one: its uptime fell, or it is younger than the earlier reading,
+/// which happens when it grew past its old value in a long gap.
+fn restarted(before: Option<f64>, after: Option<f64>, dt: f64) -> bool {
+    match (before, after) {
+        (Some(before), Some(after)) => after < before || after + UPTIME_SLACK < dt,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(time: f64, hits: f64, misses: f64) -> Reading {
+        let lookups = BySource { redis: Some(Lookups { hits, misses }), app: None };
+        Reading { time, lookups, ..Reading::default() }
+    }
+
+    fn redis(sample: &Sample) -> Option<(f64, f64)> {
+        sample.lookups.redis.map(|lookups| (lookups.hits, lookups.misses))
+    }
+
+    #[test]
+    fn differences_and_the_later_gauges() {
+        let before = Reading {
+            expired: Some(7.0),
+            loads: Some(3.0),
+            keys: Some(500.0),
+            uptime: Some(90.0),
+            due_ratio: Some(1.0),
+            ..reading(10.0, 100.0, 20.0)
+        };
+        let after = Reading {
+            expired: Some(9.0),
+            loads: None,
+            keys: Some(480.0),
+            uptime: Some(91.0),
+            due_ratio: Some(4.0),
+            reach: Reach::Answering,
+            ..reading(11.5, 160.0, 25.0)
+        };
+        let sample = Sample::between(&before, &after).unwrap();
+        assert_eq!((sample.time, sample.dt), (11.5, 1.5));
+        assert_eq!(redis(&sample), Some((60.0, 5.0)));
+        assert_eq!(sample.lookups.app, None);
+        assert_eq!((sample.expired, sample.loads), (Some(2.0), None));
+        assert_eq!((sample.keys_before, sample.keys), (Some(500.0), Some(480.0)));
+        assert_eq!((sample.due_ratio, sample.reach), (Some(4.0), Reach::Answering));
+        assert!(!sample.restarted);
+    }
+
+    #[test]
+    fn no_time_no_sample() {
+        for time in [10.0, 9.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(Sample::between(&reading(10.0, 1.0, 1.0), &reading(time, 2.0, 2.0)), None);
+        }
+    }
+
+    #[test]
+    fn a_fallen_counter_is_a_gap_and_takes_its_partner_along() {
+        let before = Reading { expired: Some(50.0), ..reading(0.0, 1000.0, 100.0) };
+        let hits_fell = Reading { expired: Some(2.0), ..reading(1.0, 40.0, 300.0) };
+        let sample = Sample::between(&before, &hits_fell).unwrap();
+        assert_eq!((redis(&sample), sample.expired), (None, None));
+        let misses_fell = reading(1.0, 1010.0, 5.0);
+        assert_eq!(redis(&Sample::between(&before, &misses_fell).unwrap()), None);
+    }
+
+    #[test]
+    fn a_new_process_is_told_by_its_uptime() {
+        let uptime = |before, after, dt| {
+            let before = Reading { uptime: before, ..reading(0.0, 1.0, 1.0) };
+            let after = Reading { uptime: after, ..reading(dt, 1.0, 1.0) };
+            Sample::between(&before, &after).unwrap().restarted
+        };
+        assert!(uptime(Some(100.0), Some(0.0), 1.0));
+        assert!(uptime(Some(100.0), Some(300.0), 600.0), "it started within the gap");
+        assert!(!uptime(Some(100.0), Some(700.0), 600.0));
+        assert!(!uptime(Some(100.0), Some(100.0), 0.9), "whole seconds stand still");
+        assert!(!uptime(Some(0.0), Some(0.0), 1.5));
+        assert!(!uptime(None, Some(0.0), 1.0) && !uptime(Some(9.0), None, 1.0));
+    }
+
+    #[test]
+    fn garbage_says_nothing() {
+        for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0] {
+            let before = reading(0.0, 10.0, 10.0);
+            let after = Reading {
+                loads: Some(bad),
+                keys: Some(bad),
+                hot_key_share: Some(bad),
+                ..reading(1.0, bad, 20.0)
+            };
+            let sample = Sample::between(&before, &after).unwrap();
+            assert_eq!(redis(&sample), None);
+            assert_eq!((sample.loads, sample.keys, sample.hot_key_share), (None, None, None));
+            assert_eq!(redis(&Sample::between(&after, &reading(2.0, 30.0, 30.0)).unwrap()), None);
+        }
+    }
 }
