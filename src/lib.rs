@@ -31,11 +31,13 @@
 //! * Each outside crate is imported in one file or folder (`tests/it/tidy.rs` holds the table).
 
 pub mod board;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod detect;
 pub mod monitor;
 pub mod reading;
+pub mod run;
 pub mod serve;
 pub mod signal;
 pub mod snapshot;

@@ -3,10 +3,22 @@
 //! YAML and flags become [`Config`] in one step that reports every problem at once; nothing after
 //! this module sees a raw value.
 
-use std::net::SocketAddr;
+mod address;
+mod fields;
+mod file;
+mod load;
+mod node;
+mod problem;
+mod secret;
+
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+
+pub use load::Flags;
+pub use problem::{ConfigError, Problem};
+pub use secret::Secret;
 
 use crate::detect::Thresholds;
 use crate::reading::mapping::Mapping;
@@ -16,6 +28,8 @@ use crate::reading::mapping::Mapping;
 pub struct Config {
     /// The HTTP side.
     pub web: Web,
+    /// What is logged, and how.
+    pub log: Log,
     /// The caches to watch, at least one, names unique.
     pub caches: Vec<CacheConfig>,
     /// Where to write what is seen as traces, one file a cache and start.
@@ -29,6 +43,79 @@ pub struct Web {
     pub listen_address: SocketAddr,
 }
 
+impl Default for Web {
+    /// Loopback only: the page has no password. The port lies beyond the range that Prometheus'
+    /// exporters have shared out among themselves.
+    fn default() -> Web {
+        Web { listen_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 19121)) }
+    }
+}
+
+/// What is logged, and how. Always to stderr.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Log {
+    /// The least important level that is logged.
+    pub level: LogLevel,
+    /// How a line looks.
+    pub format: LogFormat,
+}
+
+/// How important a line of the log is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LogLevel {
+    /// The exporter cannot do what it was asked to.
+    Error,
+    /// Something needs a look.
+    Warn,
+    /// What happens, in few lines.
+    #[default]
+    Info,
+    /// What helps to find a fault.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+impl LogLevel {
+    /// All levels, the most important first.
+    pub const ALL: &[LogLevel] =
+        &[LogLevel::Error, LogLevel::Warn, LogLevel::Info, LogLevel::Debug, LogLevel::Trace];
+
+    /// As `log.level` and `--log.level` write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LogLevel::Error => "error",
+            LogLevel::Warn => "warn",
+            LogLevel::Info => "info",
+            LogLevel::Debug => "debug",
+            LogLevel::Trace => "trace",
+        }
+    }
+}
+
+/// How a line of the log looks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For a person.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl LogFormat {
+    /// Both formats.
+    pub const ALL: &[LogFormat] = &[LogFormat::Text, LogFormat::Json];
+
+    /// As `log.format` and `--log.format` write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LogFormat::Text => "text",
+            LogFormat::Json => "json",
+        }
+    }
+}
+
 /// One cache to watch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CacheConfig {
@@ -38,7 +125,8 @@ pub struct CacheConfig {
     pub poll_interval: Duration,
     /// Total time for one poll of one source, connecting included. Default 1 s.
     pub poll_timeout: Duration,
-    /// The sliding window of ratios and rates. Default 10 s, at least two polls.
+    /// The sliding window of ratios and rates. Default 10 s, or two polls if
+    /// they are longer; at least two polls.
     pub window: Duration,
     /// Lookups that the window must hold for a ratio to be defined. Default 20.
     pub min_lookups: u64,
@@ -92,27 +180,6 @@ impl std::fmt::Display for RedisAddress {
     }
 }
 
-/// A secret's place or value. `Debug` never shows the value.
-#[derive(Clone, PartialEq, Eq)]
-pub enum Secret {
-    /// A file; one trailing line end is not part of the secret.
-    File(PathBuf),
-    /// An environment variable's name.
-    Env(String),
-    /// From the address itself.
-    Inline(Vec<u8>),
-}
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Secret::File(path) => write!(f, "File({})", path.display()),
-            Secret::Env(name) => write!(f, "Env({name})"),
-            Secret::Inline(_) => write!(f, "Inline(***)"),
-        }
-    }
-}
-
 /// TLS of a connection to Redis. Files are read again at every connect.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tls {
@@ -140,6 +207,12 @@ pub struct TtlConfig {
     pub keys_per_second: u32,
     /// Key groups: the first that matches counts.
     pub groups: Vec<TtlGroup>,
+}
+
+impl Default for TtlConfig {
+    fn default() -> TtlConfig {
+        TtlConfig { keys_per_second: 100, groups: Vec::new() }
+    }
 }
 
 /// Keys that belong together.

@@ -1,0 +1,62 @@
+//! Everything that is wrong with a configuration, collected before anything is said.
+
+use std::cell::RefCell;
+use std::fmt;
+
+/// One problem: where it is and how the value should look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Where: a path such as `caches[0].poll_interval`, a flag, or a file name.
+    pub path: String,
+    /// What is wrong, with the legal form. Never holds a secret.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.message)
+    }
+}
+
+/// Why a configuration was refused: every problem. Never empty.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", lines(.0))]
+pub struct ConfigError(pub Vec<Problem>);
+
+fn lines(problems: &[Problem]) -> String {
+    problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// The problems found so far. Readers share it and go on after each one.
+#[derive(Debug, Default)]
+pub(super) struct Problems {
+    found: RefCell<Vec<Problem>>,
+}
+
+impl Problems {
+    /// Notes a problem. What `defaults` says wrongly reaches every cache, but is noted once.
+    pub(super) fn add(&self, path: impl Into<String>, message: impl Into<String>) {
+        let problem = Problem { path: path.into(), message: message.into() };
+        let mut found = self.found.borrow_mut();
+        if !found.contains(&problem) {
+            found.push(problem);
+        }
+    }
+
+    /// The value, if nothing was wrong.
+    pub(super) fn or<T>(self, value: Option<T>) -> Result<T, ConfigError> {
+        match (value, self.found.into_inner()) {
+            (Some(value), found) if found.is_empty() => Ok(value),
+            (_, found) => Err(ConfigError(found)),
+        }
+    }
+}
+
+/// A value as a message shows it: quoted, on one line, not endless.
+pub(super) fn quoted(value: &str) -> String {
+    /// Enough to recognise a value by; a whole file pasted by mistake does not fill the terminal.
+    const LONGEST: usize = 80;
+    let shown: String = value.chars().take(LONGEST).flat_map(char::escape_debug).collect();
+    let more = if value.chars().nth(LONGEST).is_some() { "…" } else { "" };
+    format!("\"{shown}{more}\"")
+}
