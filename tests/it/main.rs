@@ -3,3 +3,5 @@
 
 // Helpers: real servers, real processes, waiting for conditions.
 mod support;
+// One Redis server: counters, failures, credentials.
+mod redis;

@@ -1,1 +1,14 @@
 //! One Redis server: connect, poll, sample.
+//!
+//! A [`Node`] keeps one connection and asks `INFO` at every poll, the one command that servers
+//! answer while they load, with a data set out of date, and to users who may do nothing else.
+
+mod connect;
+mod connection;
+mod error;
+mod node;
+mod tls;
+
+pub use connection::Connection;
+pub use error::{PollError, PollErrorKind};
+pub use node::Node;

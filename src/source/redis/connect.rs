@@ -1,0 +1,157 @@
+//! From an address to a connection that is logged in: resolve, connect, TLS, log in.
+
+use std::os::unix::ffi::OsStringExt;
+use std::time::Duration;
+
+use redis::Value;
+use tokio::net::{TcpStream, UnixStream};
+
+use super::connection::Connection;
+use super::error::{PollError, PollErrorKind};
+use super::tls;
+use crate::config::{RedisAddress, RedisConfig, Secret};
+
+/// How far a poll has come; names what a deadline ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Looking up the host's name.
+    #[default]
+    Resolving,
+    /// Opening the socket.
+    Connecting,
+    /// Agreeing on TLS.
+    Securing,
+    /// Awaiting the answer to `AUTH`.
+    LoggingIn,
+    /// Awaiting the answer to `INFO`.
+    Asking,
+}
+
+impl Phase {
+    /// The error of a poll that the deadline ended in this phase.
+    pub(super) fn out_of_time(self, limit: Duration) -> PollError {
+        let (kind, what) = match self {
+            Phase::Resolving => (PollErrorKind::Dns, "the host's name was not resolved"),
+            Phase::Connecting => (PollErrorKind::ConnectTimeout, "no connection was made"),
+            Phase::Securing => (PollErrorKind::Timeout, "the server did not answer the TLS hello"),
+            Phase::LoggingIn => (PollErrorKind::Timeout, "the server did not answer AUTH"),
+            Phase::Asking => (PollErrorKind::Timeout, "the server did not answer INFO"),
+        };
+        PollError::new(kind, format!("{what} within {limit:?}"))
+    }
+}
+
+/// Opens a connection and logs in.
+pub(super) async fn connect(
+    config: &RedisConfig,
+    limit: Duration,
+    phase: &mut Phase,
+) -> Result<Connection, PollError> {
+    let mut connection = match &config.address {
+        RedisAddress::Unix(path) => {
+            *phase = Phase::Connecting;
+            let place = path.display().to_string();
+            let stream =
+                UnixStream::connect(path).await.map_err(|e| PollError::connecting(&place, e))?;
+            Connection::over(stream).await
+        }
+        RedisAddress::Tcp { host, port } => {
+            let stream = open(host, *port, limit, phase).await?;
+            match &config.tls {
+                None => Connection::over(stream).await,
+                Some(tls) => {
+                    *phase = Phase::Securing;
+                    Connection::over(tls::secure(stream, tls, host).await?).await
+                }
+            }
+        }
+    }
+    .map_err(PollError::talking)?;
+    *phase = Phase::LoggingIn;
+    log_in(&mut connection, config).await?;
+    Ok(connection)
+}
+
+/// Resolves the name and tries its addresses in turn, each for its share of the time.
+async fn open(
+    host: &str,
+    port: u16,
+    limit: Duration,
+    phase: &mut Phase,
+) -> Result<TcpStream, PollError> {
+    *phase = Phase::Resolving;
+    let no_name = |e| PollError::because(PollErrorKind::Dns, format!("cannot resolve {host}"), e);
+    let addresses: Vec<_> = tokio::net::lookup_host((host, port)).await.map_err(no_name)?.collect();
+    *phase = Phase::Connecting;
+    let share = limit / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
+    let mut last = PollError::new(PollErrorKind::Dns, format!("{host} has no address"));
+    for address in addresses {
+        match tokio::time::timeout(share, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => {
+                // One small question at a time: waiting for more to send only adds latency. A
+                // socket that refuses the option works all the same.
+                let _ = stream.set_nodelay(true);
+                return Ok(stream);
+            }
+            Ok(Err(error)) => last = PollError::connecting(&address.to_string(), error),
+            Err(_) => {
+                let text = format!("no connection to {address} within {share:?}");
+                last = PollError::new(PollErrorKind::ConnectTimeout, text);
+            }
+        }
+    }
+    Err(last)
+}
+
+/// Sends `AUTH` when there is a user or a password.
+async fn log_in(connection: &mut Connection, config: &RedisConfig) -> Result<(), PollError> {
+    if config.username.is_none() && config.password.is_none() {
+        return Ok(());
+    }
+    let mut auth = redis::cmd("AUTH");
+    if let Some(user) = &config.username {
+        auth.arg(user);
+    }
+    // A user without a password takes any, so the empty one will do.
+    match &config.password {
+        Some(secret) => auth.arg(read(secret).await?),
+        None => auth.arg(""),
+    };
+    match connection.ask(&auth).await.map_err(PollError::talking)? {
+        Value::Okay => Ok(()),
+        Value::ServerError(error) => Err(PollError::refused_login(&error)),
+        _ => Err(PollError::new(PollErrorKind::Protocol, "the answer to AUTH is not Redis'")),
+    }
+}
+
+/// Reads a secret as bytes.
+async fn read(secret: &Secret) -> Result<Vec<u8>, PollError> {
+    match secret {
+        Secret::Inline(bytes) => Ok(bytes.clone()),
+        Secret::Env(name) => match std::env::var_os(name) {
+            Some(value) => Ok(value.into_vec()),
+            None => {
+                let text = format!("the environment variable {name} of the password is not set");
+                Err(PollError::new(PollErrorKind::Auth, text))
+            }
+        },
+        Secret::File(path) => {
+            let text = || format!("cannot read the password file {}", path.display());
+            let bytes = tokio::fs::read(path)
+                .await
+                .map_err(|e| PollError::because(PollErrorKind::Auth, text(), e))?;
+            Ok(without_line_end(bytes))
+        }
+    }
+}
+
+/// Takes off one trailing line end, `\n` or `\r\n`; anything else may be part of the secret.
+fn without_line_end(mut bytes: Vec<u8>) -> Vec<u8> {
+    if bytes.last() == Some(&b'\n') {
+        bytes.pop();
+        if bytes.last() == Some(&b'\r') {
+            bytes.pop();
+        }
+    }
+    bytes
+}

@@ -1,0 +1,350 @@
+//! One server, polled.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Value;
+
+use super::connect::{self, Phase};
+use super::connection::Connection;
+use super::error::{PollError, PollErrorKind};
+use crate::clock::Clock;
+use crate::config::RedisConfig;
+use crate::reading::Reach;
+use crate::reading::info::{self, Info, InfoProblem, InfoProblemKind};
+use crate::signal::counters::{NodeCounters, OwnLookups, ResetReason};
+use crate::snapshot::NodeState;
+
+/// Different problems of `INFO` texts that are told apart; a server cannot make us keep more.
+const REMEMBERED_PROBLEMS: usize = 256;
+
+/// Changes of the answering server after which the address is said to be more than one.
+const NODE_CHANGES_TO_WARN: u64 = 2;
+
+/// One server of a cache: its kept connection and what it said.
+#[derive(Debug)]
+pub struct Node {
+    label: Arc<str>,
+    config: RedisConfig,
+    timeout: Duration,
+    clock: Clock,
+    connection: Option<Connection>,
+    form: InfoForm,
+    retry: Retry,
+    health: Health,
+    last_success: Option<f64>,
+    info: Option<Info>,
+    counters: NodeCounters,
+    own: OwnLookups,
+    capabilities: Vec<(&'static str, bool)>,
+    problems: HashSet<InfoProblem>,
+    warned_of_many: bool,
+}
+
+impl Node {
+    /// A server that is not connected to yet. `timeout` is for one whole poll.
+    pub fn new(config: &RedisConfig, timeout: Duration, clock: Clock) -> Node {
+        Node {
+            label: config.address.to_string().into(),
+            config: config.clone(),
+            timeout,
+            clock,
+            connection: None,
+            form: InfoForm::Sections,
+            retry: Retry::default(),
+            health: Health::Unknown,
+            last_success: None,
+            info: None,
+            counters: NodeCounters::default(),
+            own: OwnLookups::default(),
+            capabilities: vec![("info", false)],
+            problems: HashSet::new(),
+            warned_of_many: false,
+        }
+    }
+
+    /// The `node` label.
+    pub fn label(&self) -> &Arc<str> {
+        &self.label
+    }
+
+    /// Polls the server once, connecting first where needed, within the timeout in all.
+    ///
+    /// After a failure the connection is gone, and the next polls may fail at once while a pause
+    /// lasts. A change for the worse or the better is logged here; the error is for counting.
+    ///
+    /// # Errors
+    /// Whatever kept the server from answering `INFO`; its kind is the label.
+    pub async fn poll(&mut self) -> Result<(), PollError> {
+        if let Some(kind) = self.retry.waits_for(self.clock.now()) {
+            return Err(PollError::new(kind, "not tried again yet after a failure"));
+        }
+        match self.try_poll().await {
+            Ok(text) => {
+                self.take_in(&text);
+                Ok(())
+            }
+            Err(error) => {
+                self.fail(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Everything about the server for the snapshot. While it is down only counters remain.
+    pub fn state(&self) -> NodeState {
+        let info = self.info.as_ref();
+        NodeState {
+            node: Arc::clone(&self.label),
+            up: self.health == Health::Up,
+            last_success: self.last_success,
+            server: info.and_then(|i| i.server.clone()),
+            version: info.and_then(|i| i.version.clone()),
+            role: info.and_then(|i| i.role.clone()),
+            mode: info.and_then(|i| i.mode.clone()),
+            totals: self.counters.totals(),
+            keys: info.and_then(Info::keys),
+            resets: ResetReason::ALL.map(|r| (r.as_str(), self.counters.resets(r))).to_vec(),
+            capabilities: self.capabilities.clone(),
+            info_problems: InfoProblemKind::ALL.map(|k| (k.as_str(), self.problems(k))).to_vec(),
+        }
+    }
+
+    /// The counters, added up over everything that happened to the server.
+    pub fn counters(&self) -> &NodeCounters {
+        &self.counters
+    }
+
+    /// What the last poll said; `None` while the server is down.
+    pub fn info(&self) -> Option<&Info> {
+        self.info.as_ref()
+    }
+
+    /// Whether the server answered the last poll.
+    pub fn reach(&self) -> Reach {
+        match (self.health, &self.info) {
+            (Health::Unknown, _) => Reach::Unknown,
+            (Health::Up, Some(Info { loading: Some(true), .. })) => Reach::Loading,
+            (Health::Up, _) => Reach::Answering,
+            (Health::Down(_), _) => Reach::Failing,
+        }
+    }
+
+    /// The kept connection, for commands between two polls; `None` while the server is down.
+    pub fn connection(&mut self) -> Option<&mut Connection> {
+        self.connection.as_mut()
+    }
+
+    /// Adds lookups that our own commands caused, once their answers are in.
+    pub fn note_own(&mut self, more: OwnLookups) {
+        self.own.hits += more.hits;
+        self.own.misses += more.misses;
+        self.own.expired += more.expired;
+    }
+
+    /// Gives the connection up because commands on it were cut off: their answers may come late,
+    /// and nobody knows which of them the server counted.
+    pub fn poison(&mut self) {
+        self.connection = None;
+        self.counters.note_uncertain();
+    }
+
+    /// Notes whether the server lets us use a command, each time that one shows it.
+    pub fn note_capability(&mut self, command: &'static str, allowed: bool) {
+        match self.capabilities.iter_mut().find(|(name, _)| *name == command) {
+            Some((_, known)) => *known = allowed,
+            None => self.capabilities.push((command, allowed)),
+        }
+    }
+
+    /// One poll within the deadline. A kept connection may have been closed since the last poll
+    /// without anything being wrong, so that alone is tried once more on a new one.
+    async fn try_poll(&mut self) -> Result<Vec<u8>, PollError> {
+        let timeout = self.timeout;
+        let mut phase = Phase::default();
+        let attempts = async {
+            let kept = self.connection.is_some();
+            match self.ask(&mut phase).await {
+                Err(error) if kept && error.kind() == PollErrorKind::Closed => {
+                    self.connection = None;
+                    self.ask(&mut phase).await
+                }
+                result => result,
+            }
+        };
+        match tokio::time::timeout(timeout, attempts).await {
+            Ok(result) => result,
+            Err(_) => Err(phase.out_of_time(timeout)),
+        }
+    }
+
+    /// Asks for `INFO`, in a simpler form where the server does not take the question.
+    async fn ask(&mut self, phase: &mut Phase) -> Result<Vec<u8>, PollError> {
+        let connection = match &mut self.connection {
+            Some(connection) => connection,
+            none => {
+                self.form = InfoForm::Sections;
+                none.insert(connect::connect(&self.config, self.timeout, phase).await?)
+            }
+        };
+        *phase = Phase::Asking;
+        loop {
+            let answer = connection.ask(&self.form.command()).await.map_err(PollError::talking)?;
+            let (text, simpler) = (text(answer), self.form.simpler());
+            match (text, simpler) {
+                (Ok(text), Some(simpler)) if info::parse(&text).0.is_empty() => self.form = simpler,
+                (Err(error), Some(simpler)) if error.kind() == PollErrorKind::Protocol => {
+                    self.form = simpler;
+                }
+                (text, _) => return text,
+            }
+        }
+    }
+
+    fn take_in(&mut self, text: &[u8]) {
+        let now = self.clock.now();
+        let (info, problems) = info::parse(text);
+        for problem in problems {
+            if self.problems.len() < REMEMBERED_PROBLEMS && !self.problems.contains(&problem) {
+                let InfoProblem { kind, field } = &problem;
+                tracing::debug!(node = %self.label, kind = kind.as_str(), field, "odd INFO field");
+                self.problems.insert(problem);
+            }
+        }
+        self.counters.observe(now, &info, self.own);
+        self.info = Some(info);
+        self.last_success = Some(now);
+        self.retry = Retry::default();
+        self.note_capability("info", true);
+        self.warn_of_many();
+        match self.health {
+            Health::Up => {}
+            Health::Unknown => tracing::info!(node = %self.label, "the server answers"),
+            Health::Down(_) => tracing::info!(node = %self.label, "the server answers again"),
+        }
+        self.health = Health::Up;
+    }
+
+    fn fail(&mut self, error: &PollError) {
+        let kind = error.kind();
+        self.connection = None;
+        self.info = None;
+        self.retry.failed(self.clock.now(), kind);
+        if kind == PollErrorKind::NoPermission {
+            self.note_capability("info", false);
+        }
+        if self.health != Health::Down(kind) {
+            let error = error.chain();
+            tracing::warn!(node = %self.label, reason = kind.as_str(), error, "the poll failed");
+        }
+        self.health = Health::Down(kind);
+    }
+
+    fn warn_of_many(&mut self) {
+        let changes = self.counters.resets(ResetReason::NodeChange);
+        if changes >= NODE_CHANGES_TO_WARN && !self.warned_of_many {
+            self.warned_of_many = true;
+            tracing::warn!(
+                node = %self.label,
+                changes,
+                "different servers answer at this address; give each server its own, or the numbers \
+                 of several are mixed"
+            );
+        }
+    }
+
+    fn problems(&self, kind: InfoProblemKind) -> u64 {
+        self.problems.iter().filter(|problem| problem.kind == kind).count() as u64
+    }
+}
+
+/// Whether the server answered the last poll; a failure for another reason is a change too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Health {
+    Unknown,
+    Up,
+    Down(PollErrorKind),
+}
+
+/// How `INFO` is asked. Every connection starts with the first form that the server may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum InfoForm {
+    /// The sections that are read, from Redis 7.0 on.
+    Sections,
+    /// Everything, for the command statistics that the default leaves out.
+    All,
+    /// Whatever the server gives.
+    Plain,
+}
+
+impl InfoForm {
+    fn command(self) -> redis::Cmd {
+        let mut command = redis::cmd("INFO");
+        match self {
+            InfoForm::Sections => {
+                for section in
+                    ["server", "memory", "persistence", "stats", "replication", "commandstats"]
+                {
+                    command.arg(section);
+                }
+                command.arg("keyspace");
+            }
+            InfoForm::All => {
+                command.arg("all");
+            }
+            InfoForm::Plain => {}
+        }
+        command
+    }
+
+    fn simpler(self) -> Option<InfoForm> {
+        match self {
+            InfoForm::Sections => Some(InfoForm::All),
+            InfoForm::All => Some(InfoForm::Plain),
+            InfoForm::Plain => None,
+        }
+    }
+}
+
+/// The text of an answer to `INFO`: a bulk string, under RESP3 a verbatim one.
+fn text(answer: Value) -> Result<Vec<u8>, PollError> {
+    match answer {
+        Value::BulkString(bytes) => Ok(bytes),
+        Value::VerbatimString { text, .. } | Value::SimpleString(text) => Ok(text.into_bytes()),
+        Value::ServerError(error) => Err(PollError::replied(error)),
+        _ => Err(PollError::new(PollErrorKind::Protocol, "the answer to INFO is not a text")),
+    }
+}
+
+/// The pause after failures: none after the first, then longer and longer.
+#[derive(Debug, Default)]
+struct Retry {
+    failures: u32,
+    not_before: f64,
+    kind: Option<PollErrorKind>,
+}
+
+impl Retry {
+    /// The pause after the second failure in a row, seconds; it doubles with each further one.
+    const FIRST_PAUSE: f64 = 0.1;
+
+    /// The longest pause, seconds. It is shorter than the usual time between polls, so that a
+    /// server that is back is seen at the next poll, and longer than the shortest, so that ten
+    /// polls a second are not ten attempts to connect.
+    const LONGEST_PAUSE: f64 = 0.9;
+
+    /// The reason to wait for, while a pause lasts.
+    fn waits_for(&self, now: f64) -> Option<PollErrorKind> {
+        self.kind.filter(|_| now < self.not_before)
+    }
+
+    fn failed(&mut self, now: f64, kind: PollErrorKind) {
+        let doubled = Retry::FIRST_PAUSE * f64::from(self.failures.saturating_sub(1)).exp2();
+        let pause = if self.failures == 0 { 0.0 } else { doubled.min(Retry::LONGEST_PAUSE) };
+        // Jitter spreads those who watch the same server and lost it together.
+        self.not_before = now + pause * rand::random_range(0.5..=1.0);
+        self.failures = self.failures.saturating_add(1);
+        self.kind = Some(kind);
+    }
+}
