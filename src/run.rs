@@ -6,10 +6,14 @@ use std::sync::Arc;
 
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::{info, warn};
+use tokio::sync::oneshot;
+use tokio::task::JoinError;
+use tracing::{error, info, warn};
 
 use crate::board::Board;
+use crate::clock::Clock;
 use crate::config::{CacheConfig, Config, ConfigError};
+use crate::serve::serve;
 
 /// Why the exporter could not start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +26,9 @@ pub enum RunError {
         /// What the system says.
         source: io::Error,
     },
+    /// The server ended although nobody asked it to.
+    #[error("cannot serve any longer")]
+    Serve(#[source] io::Error),
     /// The signals of the process cannot be caught.
     #[error("cannot catch signals")]
     Signals(#[source] io::Error),
@@ -31,43 +38,60 @@ pub enum RunError {
 ///
 /// # Errors
 ///
-/// [`RunError`] when it cannot start.
+/// [`RunError`] when it cannot start, or the server ends by itself.
 pub async fn run(
     config: Config,
     reload: impl Fn() -> Result<Config, ConfigError>,
 ) -> Result<(), RunError> {
     let mut signals = Signals::catch().map_err(RunError::Signals)?;
-    let asked = config.web.listen_address;
-    let refused = |source| RunError::Listen { address: asked, source };
-    let listener = TcpListener::bind(asked).await.map_err(refused)?;
+    let wanted = config.web.listen_address;
+    let refused = |source| RunError::Listen { address: wanted, source };
+    let listener = TcpListener::bind(wanted).await.map_err(refused)?;
     let address = listener.local_addr().map_err(refused)?;
+
+    let clock = Clock::start();
     let board = Board::new(names(&config.caches));
+    let (end, ended) = oneshot::channel::<()>();
+    let mut server = tokio::spawn(serve(listener, board.clone(), clock, async {
+        let _ = ended.await;
+    }));
     info!("listening on http://{address}");
 
     loop {
-        match signals.next().await {
+        let asked = tokio::select! {
+            asked = signals.next() => asked,
+            stopped = &mut server => return serve_result(stopped),
+        };
+        match asked {
             Asked::Reload => match reload() {
                 Ok(new) => {
-                    info!(caches = new.caches.len(), "configuration reloaded");
-                    if new.web.listen_address != asked {
-                        let wanted = new.web.listen_address;
-                        warn!(%address, %wanted, "a new listen address needs a restart");
+                    if new.web.listen_address != wanted {
+                        warn!("the new listen address {} needs a restart", new.web.listen_address);
                     }
                     board.reloaded(names(&new.caches));
+                    info!(caches = new.caches.len(), "configuration reloaded");
                 }
-                Err(error) => {
-                    for problem in &error.0 {
-                        warn!("configuration not reloaded: {problem}");
-                    }
-                    board.reload_failed();
-                }
+                Err(error) => keep_old(&board, &error),
             },
-            Asked::End(name) => {
-                info!("{name}: ending");
-                return Ok(());
+            Asked::End(signal) => {
+                info!("ending at {signal}");
+                drop(end);
+                return serve_result(server.await);
             }
         }
     }
+}
+
+/// A bad file changes nothing but what the page says about it.
+fn keep_old(board: &Board, error: &ConfigError) {
+    for problem in &error.0 {
+        error!("configuration not reloaded: {problem}");
+    }
+    board.reload_failed();
+}
+
+fn serve_result(ended: Result<io::Result<()>, JoinError>) -> Result<(), RunError> {
+    ended.unwrap_or_else(|panic| Err(panic.into())).map_err(RunError::Serve)
 }
 
 fn names(caches: &[CacheConfig]) -> Vec<Arc<str>> {

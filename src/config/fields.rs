@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::io::Read;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::node::{Node, Value, below};
@@ -63,6 +64,11 @@ impl<'a> Fields<'a> {
                 None
             }
         }
+    }
+
+    /// How many keys there are.
+    pub(super) fn entries(&self) -> usize {
+        self.entries.len()
     }
 
     /// Reports the keys that nobody asked for, with the nearest known one.
@@ -164,7 +170,7 @@ where
             Ok(value) if limits.contains(&value) => return Some(value),
             _ => format!("{number} is out of range"),
         },
-        Value::Float(number) => format!("{number} is not a whole number"),
+        Value::Float(number) => format!("{number:?} is not a whole number"),
         Value::Text(text) => format!("{} is not a number", quoted(text)),
         _ => is(node),
     };
@@ -220,6 +226,54 @@ pub(super) fn items<'a>(node: &'a Node, problems: &Problems, form: &str) -> &'a 
         _ => {
             problems.add(&node.path, format!("{}; write {form}", is(node)));
             &[]
+        }
+    }
+}
+
+/// A number within limits, whole or not.
+pub(super) fn number(node: &Node, problems: &Problems, limits: RangeInclusive<f64>) -> Option<f64> {
+    let form = format!("write a number from {} to {}", limits.start(), limits.end());
+    let what = match &node.value {
+        Value::Integer(number) if limits.contains(&(*number as f64)) => {
+            return Some(*number as f64);
+        }
+        Value::Float(number) if limits.contains(number) => return Some(*number),
+        Value::Integer(number) => format!("{number} is out of range"),
+        Value::Float(number) => format!("{number:?} is out of range"),
+        Value::Text(text) => format!("{} is not a number", quoted(text)),
+        _ => is(node),
+    };
+    problems.add(&node.path, format!("{what}; {form}"));
+    None
+}
+
+/// A value out of a closed set.
+pub(super) fn choice<T: Copy>(
+    node: &Node,
+    problems: &Problems,
+    all: &[T],
+    as_str: impl Fn(T) -> &'static str,
+) -> Option<T> {
+    let legal: Vec<&str> = all.iter().map(|v| as_str(*v)).collect();
+    let form = format!("write one of {}", legal.join(", "));
+    let what = match &node.value {
+        Value::Text(text) => match all.iter().find(|v| as_str(**v) == text) {
+            Some(value) => return Some(*value),
+            None => format!("{} is not known", quoted(text)),
+        },
+        _ => is(node),
+    };
+    problems.add(&node.path, format!("{what}; {form}"));
+    None
+}
+
+/// Reports every name that stood before; `names` holds each with the path that has it.
+pub(super) fn unique(names: &[(Arc<str>, String)], problems: &Problems, cure: &str) {
+    for (i, (name, path)) in names.iter().enumerate() {
+        if let Some((_, first)) = names.iter().take(i).find(|(n, _)| n == name) {
+            let path = below(path, "name");
+            let name = quoted(name);
+            problems.add(path, format!("{name} is the name of {first} too; {cure}"));
         }
     }
 }

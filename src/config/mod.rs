@@ -4,12 +4,16 @@
 //! this module sees a raw value.
 
 mod address;
+mod apps;
+mod cache;
 mod fields;
 mod file;
 mod load;
 mod node;
 mod problem;
+mod redis;
 mod secret;
+mod ttl;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;

@@ -1,0 +1,84 @@
+//! `ttl:`: the sampler and the key groups.
+
+use std::sync::Arc;
+
+use super::fields::{self, Fields, unique};
+use super::node::Node;
+use super::problem::{Problems, quoted};
+use super::{TtlConfig, TtlGroup};
+
+/// Key groups of one cache: each is a set of series.
+const MOST_GROUPS: usize = 50;
+
+/// Reads the sampler's settings.
+pub(super) fn ttl(node: &Node, problems: &Problems) -> TtlConfig {
+    let mut fields = Fields::of(node, problems);
+    let rate = fields.read("keys_per_second", |n, p| fields::integer(n, p, 0..=100_000));
+    let groups = fields.read("groups", |n, p| Some(groups(n, p)));
+    fields.end();
+    let defaults = TtlConfig::default();
+    TtlConfig {
+        keys_per_second: rate.unwrap_or(defaults.keys_per_second),
+        groups: groups.unwrap_or(defaults.groups),
+    }
+}
+
+fn groups(node: &Node, problems: &Problems) -> Vec<TtlGroup> {
+    let list =
+        fields::items(node, problems, "a list such as - { name: product, match: \"product:*\" }");
+    if list.len() > MOST_GROUPS {
+        problems.add(&node.path, format!("{} groups; write at most {MOST_GROUPS}", list.len()));
+    }
+    let mut groups = Vec::new();
+    let mut names = Vec::new();
+    for item in list {
+        let mut fields = Fields::of(item, problems);
+        let name = fields.require("name", "the name of the group", group_name);
+        let pattern = fields.require("match", "a glob such as \"product:*\"", glob);
+        fields.end();
+        if let Some(name) = name {
+            let name: Arc<str> = name.into();
+            names.push((Arc::clone(&name), item.path.clone()));
+            groups.extend(pattern.map(|pattern| TtlGroup { name, pattern }));
+        }
+    }
+    unique(&names, problems, "each group needs a name of its own");
+    groups
+}
+
+fn group_name(node: &Node, problems: &Problems) -> Option<String> {
+    let name = fields::name(node, problems)?;
+    if matches!(name.as_str(), "all" | "other") {
+        let message = format!("{name} is taken: it stands for the keys of every or of no group");
+        problems.add(&node.path, message);
+        return None;
+    }
+    Some(name)
+}
+
+fn glob(node: &Node, problems: &Problems) -> Option<String> {
+    let glob = fields::text(node, problems, "a glob such as \"product:*\"")?;
+    if let Err(problem) = glob_is_whole(&glob) {
+        let shown = quoted(&glob);
+        problems.add(&node.path, format!("{shown} {problem}"));
+        return None;
+    }
+    Some(glob)
+}
+
+/// Redis accepts any pattern and matches an unfinished one by rules of its own; nobody means that.
+fn glob_is_whole(glob: &str) -> Result<(), &'static str> {
+    let mut chars = glob.chars();
+    let mut in_class = false;
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' if chars.next().is_none() => {
+                return Err("ends in a backslash; write \\\\ for a backslash itself");
+            }
+            '[' if !in_class => in_class = true,
+            ']' => in_class = false,
+            _ => {}
+        }
+    }
+    if in_class { Err("has a [ without its ]; write \\[ for a bracket itself") } else { Ok(()) }
+}
