@@ -35,6 +35,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod detect;
+pub mod drill;
 pub mod monitor;
 pub mod reading;
 pub mod run;

@@ -5,3 +5,6 @@
 mod support;
 // One Redis server: counters, failures, credentials.
 mod redis;
+
+// The fire drill: load, scenarios, protections, and nothing left behind.
+mod drill;

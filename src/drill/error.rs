@@ -1,0 +1,27 @@
+//! Why a drill did not take place.
+
+use super::server::ServerError;
+use super::store::StoreError;
+
+/// Why a drill did not take place or had to stop.
+#[derive(Debug, thiserror::Error)]
+pub enum DrillError {
+    /// No private server.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// The server of the drill cannot be reached, or refused to do what the scenario needs.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Somebody else's data.
+    #[error(
+        "the server at {address} holds keys that no drill wrote; the drill would load it beside \
+         them. Name an empty server, or say --yes-this-server"
+    )]
+    ForeignData {
+        /// The server.
+        address: String,
+    },
+    /// No page, or the result cannot be written.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}

@@ -1,0 +1,147 @@
+//! A fire drill: real load on a real Redis, a stampede on demand, with and without protection.
+//!
+//! ```text
+//! workload ──► client ──► store    (Redis, under one prefix; a private server if none is given)
+//!  open loop      │
+//!                 ├─ protections/  (one a file)
+//!                 ▼
+//!              backend             (a bounded pool, as of a database)
+//! ```
+//!
+//! [`stage`] puts all of it up and takes it down, [`scenario`] says what befalls it, [`counters`]
+//! is what an instrumented service would count and [`page`] shows it to an exporter, [`report`]
+//! sums it up.
+
+pub mod backend;
+pub mod client;
+pub mod counters;
+pub mod entry;
+pub mod error;
+pub mod histogram;
+mod link;
+pub mod options;
+pub mod page;
+pub mod protections;
+pub mod report;
+pub mod scenario;
+pub mod server;
+pub mod stage;
+pub mod store;
+pub mod workload;
+pub mod zipf;
+
+use std::io::Write;
+use std::pin::pin;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+pub use error::DrillError;
+pub use options::{ForeignData, Options, Output, Target};
+pub use protections::{Protection, Protections};
+pub use report::Report;
+pub use scenario::Scenario;
+use stage::Stage;
+pub use workload::Arrivals;
+
+/// Answers that are still out when the load ends are waited for at most that long.
+const LAST_ANSWERS: Duration = Duration::from_secs(10);
+
+/// Runs the drill once for each of its protections and writes what came of it. `shutdown` ends it
+/// early; what was measured until then is reported, and everything is cleaned up.
+///
+/// # Errors
+/// When there is no server to run on, it holds somebody else's data, or it fails.
+pub async fn run(
+    options: Options,
+    out: &mut (dyn Write + Send),
+    shutdown: impl Future<Output = ()>,
+) -> Result<Vec<Report>, DrillError> {
+    let mut shutdown = pin!(shutdown);
+    let mut reports = Vec::with_capacity(options.protections.len());
+    for protections in &options.protections {
+        let stage = Stage::open(&options).await?;
+        let played = play(&stage, &options, protections, out, shutdown.as_mut()).await;
+        stage.close().await?;
+        let report = played?;
+        if options.output == Output::Json {
+            serde_json::to_writer(&mut *out, &report).map_err(std::io::Error::from)?;
+            writeln!(out)?;
+        }
+        let interrupted = report.interrupted;
+        reports.push(report);
+        if interrupted {
+            break;
+        }
+    }
+    if options.output == Output::Text {
+        report::table(&reports, out)?;
+    }
+    Ok(reports)
+}
+
+/// One run on a stage: calm, the strike, what follows.
+async fn play(
+    stage: &Stage,
+    options: &Options,
+    protections: &Protections,
+    out: &mut (dyn Write + Send),
+    mut shutdown: std::pin::Pin<&mut impl Future<Output = ()>>,
+) -> Result<Report, DrillError> {
+    stage.fill(&stage.client(protections)).await?;
+    let workload = stage.load(protections)?;
+    let start = Instant::now();
+    let (strike_at, end) = (start + options.lead(), start + options.duration);
+    if options.output == Output::Text {
+        writeln!(out, "{} under {protections}", options.scenario.as_str())?;
+    }
+    let mut interrupted = false;
+    let mut struck = false;
+    let mut progress = Progress::default();
+    while !interrupted && Instant::now() < end {
+        let second = start + Duration::from_secs(progress.lines + 1);
+        let next = if struck { second } else { second.min(strike_at) }.min(end);
+        tokio::select! {
+            () = tokio::time::sleep_until(next) => {}
+            () = shutdown.as_mut() => interrupted = true,
+        }
+        if !struck && Instant::now() >= strike_at {
+            struck = true;
+            stage.strike().await?;
+        }
+        if Instant::now() >= second {
+            progress.write(stage, options.output, out)?;
+        }
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    workload.finish(LAST_ANSWERS).await;
+    Ok(Report::new(stage, options, protections, &workload, seconds, interrupted))
+}
+
+/// The line a second.
+#[derive(Default)]
+struct Progress {
+    lines: u64,
+    before: [u64; 4],
+}
+
+impl Progress {
+    fn write(&mut self, stage: &Stage, output: Output, out: &mut dyn Write) -> std::io::Result<()> {
+        self.lines += 1;
+        let counters = stage.counters();
+        let now = [&counters.hits, &counters.misses, &counters.loads, &counters.failed]
+            .map(counters::Count::get);
+        let before = std::mem::replace(&mut self.before, now);
+        let [hits, misses, loads, failed] =
+            std::array::from_fn(|i| now.get(i).unwrap_or(&0) - before.get(i).unwrap_or(&0));
+        if output == Output::Json {
+            return Ok(());
+        }
+        let ratio = 100.0 * hits as f64 / ((hits + misses) as f64).max(1.0);
+        writeln!(
+            out,
+            "{:4} s  hit {ratio:5.1} %  misses {misses:6}/s  loads {loads:6}/s  errors {failed:6}/s",
+            self.lines
+        )
+    }
+}

@@ -1,0 +1,122 @@
+//! What a drill was asked for.
+
+use std::time::Duration;
+
+use super::protections::Protections;
+use super::scenario::Scenario;
+use super::workload::Arrivals;
+use crate::config::RedisConfig;
+
+/// Where the drill takes place.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Target {
+    /// On a redis-server of its own, which ends with it.
+    Private,
+    /// On this server.
+    Given {
+        /// How to reach it.
+        server: RedisConfig,
+        /// What to do when it holds keys that no drill wrote.
+        foreign: ForeignData,
+    },
+}
+
+/// What to do on a server with other people's keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForeignData {
+    /// Leave it alone.
+    Refuse,
+    /// Go on beside them (`--yes-this-server`).
+    Accept,
+}
+
+/// What to write besides the result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    /// A line a second, and a table at the end.
+    Text,
+    /// One object at the end of each run.
+    Json,
+}
+
+/// A drill, with the defaults of `--help`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// What befalls the cache.
+    pub scenario: Scenario,
+    /// One run for each of these, in turn and with the same seed; at least one.
+    pub protections: Vec<Protections>,
+    /// Where.
+    pub target: Target,
+    /// Requests a second, above zero.
+    pub rate: f64,
+    /// How they are spread over time.
+    pub arrivals: Arrivals,
+    /// Keys that exist, at least one.
+    pub keys: u32,
+    /// Exponent of Zipf's law over the keys; 0 makes all equally popular.
+    pub zipf: f64,
+    /// Share of the requests for the hot key, 0 to 1. Only in the scenario `hot_key`.
+    pub hot_share: f64,
+    /// Time of load; the scenario strikes after [`Options::LEAD`] of it.
+    pub duration: Duration,
+    /// Life of an entry.
+    pub ttl: Duration,
+    /// Time of one load at the backend.
+    pub load_time: Duration,
+    /// Time of a load of the hot key, if it is another one.
+    pub hot_load_time: Option<Duration>,
+    /// Loads at once at the backend.
+    pub pool: usize,
+    /// Loads that may wait for a place in the pool; more are refused.
+    pub queue: usize,
+    /// Bytes of a value.
+    pub value_bytes: usize,
+    /// Processes of the service, at least one; each has its own flights and limits.
+    pub processes: usize,
+    /// Life of a lock; three loads unless given.
+    pub lock_ttl: Option<Duration>,
+    /// Seed of arrival times and keys.
+    pub seed: u64,
+    /// What to write.
+    pub output: Output,
+}
+
+impl Options {
+    /// The share of the duration that is calm, before the scenario strikes: enough to learn what is
+    /// usual, and leaves more than half for what follows.
+    pub const LEAD: f64 = 0.4;
+
+    /// How long the calm before is.
+    pub fn lead(&self) -> Duration {
+        self.duration.mul_f64(Options::LEAD)
+    }
+}
+
+impl Default for Options {
+    /// A small service: a minute of 2000 requests a second over 2000 keys that live for a minute
+    /// and take 200 ms to load, before a database with 100 connections.
+    fn default() -> Options {
+        Options {
+            scenario: Scenario::Steady,
+            protections: vec![Protections::default()],
+            target: Target::Private,
+            rate: 2000.0,
+            arrivals: Arrivals::Poisson,
+            keys: 2000,
+            zipf: 1.0,
+            hot_share: 0.3,
+            duration: Duration::from_secs(60),
+            ttl: Duration::from_secs(60),
+            load_time: Duration::from_millis(200),
+            hot_load_time: None,
+            pool: 100,
+            queue: 1000,
+            value_bytes: 200,
+            processes: 1,
+            lock_ttl: None,
+            seed: 1,
+            output: Output::Text,
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! What a run came to, for machines and for people.
+
+use std::io::Write;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::options::Options;
+use super::protections::Protections;
+use super::stage::Stage;
+use super::workload::Workload;
+
+/// Below this share of the planned requests the rate was not held.
+const HELD: f64 = 0.99;
+/// Requests that begin later than that, at the 99th percentile, came in bursts of the machine's
+/// making and not as planned.
+const LATE: f64 = 0.05;
+
+/// One run. The JSON names are fixed; times are in seconds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// What befell the cache.
+    pub scenario: &'static str,
+    /// What protected it.
+    pub protection: String,
+    /// Seed of times and keys.
+    pub seed: u64,
+    /// Seconds of load.
+    pub seconds: f64,
+    /// Whether it was stopped before its time.
+    pub interrupted: bool,
+    /// Requests begun.
+    pub requests: u64,
+    /// Requests a second that were asked for.
+    pub rate_asked: f64,
+    /// Requests a second that were begun.
+    pub rate_reached: f64,
+    /// Whether the machine held the rate, so that the figures mean what they say.
+    pub rate_held: bool,
+    /// Lookups that found an entry.
+    pub hits: u64,
+    /// Lookups that found none.
+    pub misses: u64,
+    /// Backend queries.
+    pub loads: u64,
+    /// Loads beyond one for each time that an entry had to be made anew.
+    pub duplicate_loads: u64,
+    /// Requests that shared a load.
+    pub coalesced: u64,
+    /// Requests answered with an old value.
+    pub stale_served: u64,
+    /// Locks taken.
+    pub lock_acquired: u64,
+    /// Lock attempts refused.
+    pub lock_contended: u64,
+    /// Waits for a lock that gave up.
+    pub lock_timeouts: u64,
+    /// Requests answered with an error.
+    pub errors: u64,
+    /// Cache calls that failed.
+    pub cache_errors: u64,
+    /// Loads that the backend refused.
+    pub backend_errors: u64,
+    /// Loads that found nothing.
+    pub not_found: u64,
+    /// Median latency of a request.
+    pub latency_p50_seconds: Option<f64>,
+    /// 99th percentile of the latency of a request.
+    pub latency_p99_seconds: Option<f64>,
+    /// The most loads that ran or waited at once.
+    pub peak_concurrent_loads: u64,
+    /// How late requests began, 99th percentile.
+    pub lateness_p99_seconds: Option<f64>,
+}
+
+impl Report {
+    /// Sums up a run.
+    pub(super) fn new(
+        stage: &Stage,
+        options: &Options,
+        protections: &Protections,
+        workload: &Workload,
+        seconds: f64,
+        interrupted: bool,
+    ) -> Report {
+        let counters = stage.counters();
+        let requests = counters.requests.get();
+        let lateness = counters.lateness.quantile(0.99);
+        let planned = workload.planned() as f64;
+        let reached = requests as f64 >= HELD * planned.max(HELD * options.rate * seconds);
+        Report {
+            scenario: options.scenario.as_str(),
+            protection: protections.to_string(),
+            seed: options.seed,
+            seconds,
+            interrupted,
+            requests,
+            rate_asked: options.rate,
+            rate_reached: requests as f64 / seconds.max(Duration::from_millis(1).as_secs_f64()),
+            rate_held: reached && lateness.is_none_or(|late| late <= LATE),
+            hits: counters.hits.get(),
+            misses: counters.misses.get(),
+            loads: counters.loads.get(),
+            duplicate_loads: counters.duplicate_loads.get(),
+            coalesced: counters.coalesced.get(),
+            stale_served: counters.stale_served.get(),
+            lock_acquired: counters.locks.acquired.get(),
+            lock_contended: counters.locks.contended.get(),
+            lock_timeouts: counters.locks.timeout.get(),
+            errors: counters.failed.get(),
+            cache_errors: counters.cache_errors.get(),
+            backend_errors: counters.backend_errors.get(),
+            not_found: counters.not_found.get(),
+            latency_p50_seconds: counters.latency.quantile(0.5),
+            latency_p99_seconds: counters.latency.quantile(0.99),
+            peak_concurrent_loads: stage.backend().peak() as u64,
+            lateness_p99_seconds: lateness,
+        }
+    }
+}
+
+/// Writes the reports side by side.
+///
+/// # Errors
+/// When `out` cannot be written.
+pub fn table(reports: &[Report], out: &mut dyn Write) -> std::io::Result<()> {
+    let width = reports.iter().map(|r| r.protection.len()).max().unwrap_or(0).max(10);
+    writeln!(
+        out,
+        "{:width$} {:>9} {:>9} {:>8} {:>7} {:>9} {:>9} {:>7} {:>9} {:>7} {:>9} {:>9} {:>6}",
+        "protection",
+        "requests",
+        "hit ratio",
+        "misses",
+        "loads",
+        "duplicate",
+        "coalesced",
+        "stale",
+        "contended",
+        "errors",
+        "p50",
+        "p99",
+        "peak",
+    )?;
+    for report in reports {
+        let lookups = (report.hits + report.misses) as f64;
+        writeln!(
+            out,
+            "{:width$} {:>9} {:>9.4} {:>8} {:>7} {:>9} {:>9} {:>7} {:>9} {:>7} {:>9} {:>9} {:>6}",
+            report.protection,
+            report.requests,
+            if lookups > 0.0 { report.hits as f64 / lookups } else { 0.0 },
+            report.misses,
+            report.loads,
+            report.duplicate_loads,
+            report.coalesced,
+            report.stale_served,
+            report.lock_contended,
+            report.errors,
+            time(report.latency_p50_seconds),
+            time(report.latency_p99_seconds),
+            report.peak_concurrent_loads,
+        )?;
+    }
+    for report in reports {
+        if !report.rate_held {
+            writeln!(
+                out,
+                "{}: this machine did not hold {:.0} requests a second: {:.0} were reached, and \
+                 1 in 100 began more than {} late",
+                report.protection,
+                report.rate_asked,
+                report.rate_reached,
+                time(report.lateness_p99_seconds),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// A time for people: `240 µs`, `1.2 ms`, `3.10 s`.
+fn time(seconds: Option<f64>) -> String {
+    match seconds {
+        None => "-".to_owned(),
+        Some(seconds) if seconds < 0.001 => format!("{:.0} µs", seconds * 1e6),
+        Some(seconds) if seconds < 1.0 => format!("{:.1} ms", seconds * 1e3),
+        Some(seconds) => format!("{seconds:.2} s"),
+    }
+}

@@ -1,0 +1,62 @@
+//! What befalls the cache while the load runs.
+
+use std::str::FromStr;
+
+/// A scenario by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scenario {
+    /// Nothing befalls it.
+    Steady,
+    /// The entry that most requests ask for runs out.
+    HotKey,
+    /// Entries written together, with one life, run out together.
+    SynchronizedExpiry,
+    /// The cache is empty of a sudden, as after a restart or `FLUSHALL`.
+    ColdStart,
+}
+
+impl Scenario {
+    /// Every scenario, in the order of the documentation.
+    pub const ALL: [Scenario; 4] =
+        [Scenario::Steady, Scenario::HotKey, Scenario::SynchronizedExpiry, Scenario::ColdStart];
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Scenario::Steady => "steady",
+            Scenario::HotKey => "hot_key",
+            Scenario::SynchronizedExpiry => "synchronized_expiry",
+            Scenario::ColdStart => "cold_start",
+        }
+    }
+}
+
+/// A text that names no scenario.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{name:?} is no scenario; there are {}", Scenario::ALL.map(Scenario::as_str).join(", "))]
+pub struct ScenarioError {
+    name: String,
+}
+
+impl FromStr for Scenario {
+    type Err = ScenarioError;
+
+    fn from_str(name: &str) -> Result<Scenario, ScenarioError> {
+        let known = Scenario::ALL.into_iter().find(|scenario| scenario.as_str() == name);
+        known.ok_or_else(|| ScenarioError { name: name.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_read_again() {
+        for scenario in Scenario::ALL {
+            assert_eq!(scenario.as_str().parse(), Ok(scenario));
+        }
+        let error = "meteorite".parse::<Scenario>().unwrap_err();
+        assert!(error.to_string().starts_with("\"meteorite\" is no scenario; there are steady,"));
+    }
+}
