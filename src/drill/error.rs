@@ -6,6 +6,14 @@ use super::store::StoreError;
 /// Why a drill did not take place or had to stop.
 #[derive(Debug, thiserror::Error)]
 pub enum DrillError {
+    /// A number that makes no drill.
+    #[error("the {name} must be {legal}")]
+    Option {
+        /// Which one.
+        name: &'static str,
+        /// What it may be.
+        legal: &'static str,
+    },
     /// No private server.
     #[error(transparent)]
     Server(#[from] ServerError),

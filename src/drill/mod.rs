@@ -57,6 +57,7 @@ pub async fn run(
     out: &mut (dyn Write + Send),
     shutdown: impl Future<Output = ()>,
 ) -> Result<Vec<Report>, DrillError> {
+    options.check()?;
     let mut shutdown = pin!(shutdown);
     let mut reports = Vec::with_capacity(options.protections.len());
     for protections in &options.protections {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::error::DrillError;
 use super::protections::Protections;
 use super::scenario::Scenario;
 use super::workload::Arrivals;
@@ -87,6 +88,29 @@ impl Options {
     /// usual, and leaves more than half for what follows.
     pub const LEAD: f64 = 0.4;
 
+    /// Whether the numbers make a drill.
+    ///
+    /// # Errors
+    /// Says which one does not, and what it may be.
+    pub fn check(&self) -> Result<(), DrillError> {
+        let share = 0.0..=1.0;
+        let rules = [
+            ("protections", "at least one", !self.protections.is_empty()),
+            ("rate", "above 0 and at most 1000000", self.rate > 0.0 && self.rate <= 1e6),
+            ("keys", "at least 1", self.keys > 0),
+            ("zipf", "from 0 to 10", (0.0..=10.0).contains(&self.zipf)),
+            ("hot share", "from 0 to 1", share.contains(&self.hot_share)),
+            ("duration", "above 0", !self.duration.is_zero()),
+            ("ttl", "at least 1ms", self.ttl >= Duration::from_millis(1)),
+            ("pool", "at least 1", self.pool > 0),
+            ("processes", "at least 1", self.processes > 0),
+        ];
+        match rules.iter().find(|(_, _, met)| !met) {
+            Some((name, legal, _)) => Err(DrillError::Option { name, legal }),
+            None => Ok(()),
+        }
+    }
+
     /// How long the calm before is.
     pub fn lead(&self) -> Duration {
         self.duration.mul_f64(Options::LEAD)
@@ -118,5 +142,25 @@ impl Default for Options {
             seed: 1,
             output: Output::Text,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_make_no_drill_are_named() {
+        assert!(Options::default().check().is_ok());
+        let error = |change: fn(&mut Options)| {
+            let mut options = Options::default();
+            change(&mut options);
+            options.check().unwrap_err().to_string()
+        };
+        assert_eq!(error(|o| o.rate = 0.0), "the rate must be above 0 and at most 1000000");
+        assert_eq!(error(|o| o.rate = f64::NAN), "the rate must be above 0 and at most 1000000");
+        assert_eq!(error(|o| o.keys = 0), "the keys must be at least 1");
+        assert_eq!(error(|o| o.hot_share = 1.5), "the hot share must be from 0 to 1");
+        assert_eq!(error(|o| o.protections.clear()), "the protections must be at least one");
     }
 }

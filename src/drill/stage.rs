@@ -97,7 +97,7 @@ impl Stage {
         let count = u64::from(options.keys);
         let life = |key: Key| match options.scenario {
             Scenario::HotKey if key == 0 => options.ttl + options.duration,
-            Scenario::SynchronizedExpiry if key % BATCH_STRIDE == 0 => options.lead(),
+            Scenario::SynchronizedExpiry if key.is_multiple_of(BATCH_STRIDE) => options.lead(),
             // A step that is coprime to most counts mixes popular and unpopular keys.
             _ => options.ttl.mul_f64(((key * 7919) % count + 1) as f64 / count as f64),
         };
