@@ -40,9 +40,7 @@ fn run(options: Options) -> (Result<Vec<Report>, DrillError>, String) {
 }
 
 fn report(scenario: Scenario, protections: &str) -> Report {
-    let report = run(small(scenario, protections)).0.unwrap().remove(0);
-    println!("{report:?}");
-    report
+    run(small(scenario, protections)).0.unwrap().remove(0)
 }
 
 #[test]
