@@ -195,7 +195,9 @@ impl Reader {
         if let Some(section) = line.strip_prefix(b"#") {
             return self.section(section.trim_ascii());
         }
-        let Some(colon) = line.iter().position(|byte| *byte == b':') else { return };
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else {
+            return self.half_line(line);
+        };
         let (name, value) = (&line[..colon], &line[colon + 1..]);
         if let Some(expected) = EXPECTED_FIELDS.iter().find(|field| field.as_bytes() == name) {
             self.seen.push(expected);
@@ -207,6 +209,14 @@ impl Reader {
             return self.command(command, name, value);
         }
         self.field(name, value);
+    }
+
+    /// A line without a colon means nothing, but among the databases it may be half of one.
+    fn half_line(&mut self, line: &[u8]) {
+        if let Some(keyspace) = self.info.keyspace.as_mut().filter(|_| line.starts_with(b"d")) {
+            keyspace.unreadable += 1;
+            self.problem(InfoProblemKind::Line, line);
+        }
     }
 
     /// An empty section still says something: no database line is no key, no command line no call.

@@ -8,3 +8,7 @@ mod redis;
 
 // The fire drill: load, scenarios, protections, and nothing left behind.
 mod drill;
+// INFO texts of many servers, read without one.
+mod info;
+// Counters over resets, restarts and other servers at the same address.
+mod counters;
