@@ -1,0 +1,524 @@
+//! From the sample to the picture.
+
+use std::sync::Arc;
+
+use super::deadlines::{Deadlines, Drawn, key_id};
+use super::glob;
+use super::mass::{Mass, Part};
+use super::wave::{self, Span};
+use super::{
+    ALL_GROUP, DUE_WINDOWS, Estimate, Forecast, GroupTtl, OTHER_GROUP, TTL_BOUNDS, TtlPicture, Wave,
+};
+use crate::reading::info::Database;
+
+/// Chance of any false wave in one look at one cache. The sample is a new one about every five
+/// minutes, so this is one false wave in about a month; it costs one sampled key over 1 in 1000.
+const FALSE_WAVE: f64 = 1e-4;
+
+/// A wave that has been announced stays while its chance is below this many times the level, so
+/// that one at the line does not come and go with each sampled key.
+const STAYING: f64 = 100.0;
+
+/// The forecast looks at most this far ahead, seconds: what is later has time to be written again.
+const HORIZON: f64 = 3600.0;
+
+/// The shortest horizon for the mean rate, seconds; a space that runs out sooner is one wave.
+const MIN_HORIZON: f64 = 10.0;
+
+/// Outside waves, density is taken over stretches that hold about this many sampled keys, for a
+/// standard error of a quarter.
+const SMOOTH_KEYS: f64 = 16.0;
+
+/// A deadline further off counts as this far, seconds: 100 years, beyond which it is a mistake.
+const MAX_TTL: f64 = 100.0 * 365.25 * 86_400.0;
+
+/// The configured key groups; the first that matches counts.
+#[derive(Debug, Clone)]
+pub struct Groups(Vec<(Arc<str>, Vec<u8>)>);
+
+impl Groups {
+    /// Groups by name and pattern, in order.
+    pub fn new(groups: impl IntoIterator<Item = (Arc<str>, String)>) -> Groups {
+        Groups(groups.into_iter().map(|(name, glob)| (name, glob.into_bytes())).collect())
+    }
+
+    /// The place of a key's group; [`Groups::other`] when none matches.
+    pub fn of(&self, key: &[u8]) -> u16 {
+        let place = self.0.iter().position(|(_, pattern)| glob::matches(pattern, key));
+        place.unwrap_or(self.0.len()) as u16
+    }
+
+    /// The names, [`OTHER_GROUP`] last.
+    fn names(&self) -> impl Iterator<Item = Arc<str>> {
+        self.0.iter().map(|(name, _)| Arc::clone(name)).chain([Arc::from(OTHER_GROUP)])
+    }
+
+    /// How many there are, with `other`.
+    fn count(&self) -> usize {
+        self.0.len() + 1
+    }
+}
+
+/// A wave that has been announced.
+#[derive(Debug, Clone)]
+struct Announced {
+    group: Option<u16>,
+    start: f64,
+    end: f64,
+    since: f64,
+}
+
+/// Turns sampled deadlines into a [`TtlPicture`]. Time is Unix seconds and never runs back.
+#[derive(Debug, Clone)]
+pub struct Estimator {
+    groups: Groups,
+    sample: Deadlines,
+    announced: Vec<Announced>,
+    newest: Option<f64>,
+}
+
+impl Estimator {
+    /// An estimator that keeps at most `capacity` keys, none longer than `max_age` seconds.
+    pub fn new(groups: Groups, capacity: usize, max_age: f64) -> Estimator {
+        Estimator {
+            groups,
+            sample: Deadlines::new(capacity, max_age),
+            announced: Vec::new(),
+            newest: None,
+        }
+    }
+
+    /// Takes in that `key` was seen at `now` with so many seconds left, or without a deadline.
+    pub fn draw(&mut self, now: f64, database: u64, key: &[u8], ttl: Option<f64>) {
+        self.newest = Some(now);
+        self.sample.draw(Drawn {
+            key: key_id(database, key),
+            database,
+            group: self.groups.of(key),
+            taken: now,
+            deadline: ttl.map(|left| now + left.clamp(0.0, MAX_TTL)),
+        });
+    }
+
+    /// Takes in that a key which the scan gave was gone when asked.
+    pub fn gone(&mut self, database: u64, key: &[u8]) {
+        self.sample.gone(key_id(database, key));
+    }
+
+    /// Takes in how many keys the databases hold now.
+    pub fn observe_spaces(&mut self, databases: &[Database]) {
+        self.sample.observe_spaces(databases);
+    }
+
+    /// Takes in that a whole round over a database has ended, which began at `began`.
+    pub fn finish_round(&mut self, database: u64, began: f64) {
+        self.sample.finish_round(database, began);
+    }
+
+    /// Forgets the sample, as after a restart or when the server is another one.
+    pub fn clear(&mut self) {
+        self.sample.clear();
+        self.announced.clear();
+        self.newest = None;
+    }
+
+    /// Keys in the sample.
+    pub fn sample_keys(&self) -> usize {
+        self.sample.len()
+    }
+
+    /// The picture at `now`. Counters that the sampler keeps (`sampler_lookups`, `rounds`,
+    /// `watched`) are left at zero for it to fill.
+    pub fn picture(&mut self, now: f64) -> TtlPicture {
+        self.sample.expire(now);
+        let mass = Mass::at(now, &self.sample, self.groups.count());
+        let views = self.views(&mass);
+        self.announced = self.announce(now, &views);
+        let waves = self.waves(now, &mass, &views);
+        let (all, groups) = match views.split_last() {
+            Some((all, groups)) => (all, groups),
+            None => return TtlPicture { time: now, ..TtlPicture::default() },
+        };
+        let here = |name: &str| waves.iter().filter(|w| &*w.group == name).collect::<Vec<_>>();
+        let groups: Vec<GroupTtl> = groups
+            .iter()
+            .zip(&mass.without_ttl)
+            .map(|(view, without)| GroupTtl {
+                forecast: forecast(now, &mass, &view.parts, &here(&view.name)),
+                ..group_ttl(&mass, view, *without)
+            })
+            .collect();
+        let every: Vec<&Wave> = waves.iter().collect();
+        TtlPicture {
+            time: now,
+            groups,
+            all: forecast(now, &mass, &all.parts, &every),
+            due: DUE_WINDOWS.map(|(window, _)| mass.estimate(due(&all.parts, window))),
+            due_ratio: due_ratio(now, &all.parts, &every),
+            waves,
+            keys: mass.keys,
+            without_ttl: mass.persistent,
+            sample_keys: mass.used,
+            sample_time: self.newest,
+            ..TtlPicture::default()
+        }
+    }
+
+    /// Each group's parts, then all together.
+    fn views(&self, mass: &Mass) -> Vec<View> {
+        let mut views: Vec<View> = self
+            .groups
+            .names()
+            .enumerate()
+            .map(|(place, name)| View { name, group: Some(place as u16), parts: Vec::new() })
+            .collect();
+        for part in &mass.parts {
+            if let Some(view) = views.get_mut(usize::from(part.group)) {
+                view.parts.push(*part);
+            }
+        }
+        views.push(View { name: Arc::from(ALL_GROUP), group: None, parts: mass.parts.clone() });
+        views
+    }
+
+    /// The waves to announce now: the significant ones, and the announced ones that are too near
+    /// now to be judged again.
+    fn announce(&self, now: f64, views: &[View]) -> Vec<Announced> {
+        let level = FALSE_WAVE / views.len() as f64;
+        let mut waves = Vec::new();
+        for view in views {
+            let before = || self.announced.iter().filter(|a| a.group == view.group);
+            let times: Vec<f64> = view.parts.iter().filter(|p| p.seen).map(|p| p.left).collect();
+            let found = wave::scan(&times, level * STAYING);
+            for span in &found {
+                let known = before().find(|a| overlaps(a, now, span));
+                if known.is_some() || span.chance <= level {
+                    waves.push(Announced {
+                        group: view.group,
+                        start: now + span.from,
+                        end: now + span.to,
+                        since: known.map_or(now, |a| a.since),
+                    });
+                }
+            }
+            let breaking = before().filter(|a| {
+                let near = a.start - now <= wave::WINDOWS[wave::WINDOWS.len() - 1];
+                near && a.end > now && !found.iter().any(|span| overlaps(a, now, span))
+            });
+            waves.extend(breaking.cloned());
+        }
+        waves
+    }
+
+    /// The announced waves with their sizes, soonest first; a wave of all groups together only
+    /// where no group has most of it.
+    fn waves(&self, now: f64, mass: &Mass, views: &[View]) -> Vec<Wave> {
+        let mut waves: Vec<Wave> = Vec::new();
+        for announced in &self.announced {
+            let Some(view) = views.iter().find(|v| v.group == announced.group) else { continue };
+            let wave = measure(now, mass, view, announced);
+            let explained = announced.group.is_none()
+                && waves.iter().any(|w| {
+                    w.start <= wave.end + 1.0
+                        && w.end >= wave.start - 1.0
+                        && w.keys.value >= wave.keys.value / 2.0
+                });
+            if wave.keys.value > 0.0 && !explained {
+                waves.push(wave);
+            }
+        }
+        waves.sort_by(|a, b| a.start.total_cmp(&b.start));
+        waves.truncate(wave::MAX_WAVES);
+        waves
+    }
+}
+
+/// One group's parts, sorted by remaining TTL.
+struct View {
+    name: Arc<str>,
+    /// `None` for all together.
+    group: Option<u16>,
+    parts: Vec<Part>,
+}
+
+fn overlaps(announced: &Announced, now: f64, span: &Span) -> bool {
+    // Rounding to milliseconds and the network's delay move a deadline by less than this.
+    const SLACK: f64 = 0.5;
+    announced.start - SLACK <= now + span.to && announced.end + SLACK >= now + span.from
+}
+
+/// An announced wave's size now.
+fn measure(now: f64, mass: &Mass, view: &View, announced: &Announced) -> Wave {
+    let (from, to) = (announced.start - now, announced.end - now);
+    // A millisecond of room, since deadlines were moved to and fro between two time scales.
+    let inside = within(&view.parts, from - 1e-3, to + 1e-3);
+    let seen = || inside.iter().filter(|p| p.seen);
+    let keys = mass.estimate(seen());
+    let (start, length) = densest(inside, 1.0);
+    let second = inside.get(start..start + length).unwrap_or_default();
+    let peak = mass.estimate(second.iter().filter(|p| p.seen));
+    let group_keys: f64 = view.parts.iter().map(|p| p.keys).sum();
+    Wave {
+        group: Arc::clone(&view.name),
+        start: announced.start,
+        end: announced.end,
+        keys,
+        peak_keys_per_second: peak,
+        group_share: if group_keys > 0.0 { keys.value / group_keys } else { 0.0 },
+        space_share: if mass.keys > 0.0 {
+            peak.times(1.0 / mass.keys)
+        } else {
+            Estimate::default()
+        },
+        announced: announced.since,
+    }
+}
+
+/// The additive part of a group's picture.
+fn group_ttl(mass: &Mass, view: &View, without_ttl: f64) -> GroupTtl {
+    let mut buckets = vec![0.0; TTL_BOUNDS.len() + 1];
+    for part in &view.parts {
+        let place = TTL_BOUNDS.partition_point(|bound| *bound < part.left);
+        if let Some(bucket) = buckets.get_mut(place) {
+            *bucket += part.keys;
+        }
+    }
+    let due = DUE_WINDOWS.map(|(window, _)| mass.estimate(due(&view.parts, window)));
+    GroupTtl {
+        name: Arc::clone(&view.name),
+        buckets,
+        ttl_sum: view.parts.iter().map(|p| p.left * p.keys).sum(),
+        without_ttl,
+        without_ttl_interval: mass.persistent_interval(without_ttl),
+        due: due.map(|estimate| estimate.value),
+        due_intervals: due.map(|estimate| (estimate.low, estimate.high)),
+        forecast: Forecast::default(),
+    }
+}
+
+/// The highest second ahead: a wave's if there is one, or else the densest stretch that is long
+/// enough to hold more than noise.
+fn forecast(now: f64, mass: &Mass, parts: &[Part], waves: &[&Wave]) -> Forecast {
+    let Some((mean, horizon)) = mean_rate(parts) else { return Forecast::default() };
+    let width = smooth_width(parts, horizon);
+    let ahead = within(parts, 0.0, horizon);
+    let (start, length) = densest(ahead, width);
+    let stretch = ahead.get(start..start + length).unwrap_or_default();
+    let calm = mass.estimate(stretch.iter()).times(1.0 / width);
+    let calm_in = stretch.first().map(|p| p.left);
+    let highest = waves
+        .iter()
+        .filter(|w| w.end > now)
+        .max_by(|a, b| a.peak_keys_per_second.value.total_cmp(&b.peak_keys_per_second.value));
+    let (peak, peak_in) = match highest {
+        Some(wave) if wave.peak_keys_per_second.value > calm.value => {
+            (wave.peak_keys_per_second, Some((wave.start - now).max(0.0)))
+        }
+        _ => (calm, calm_in),
+    };
+    Forecast {
+        peak_keys_per_second: Some(peak.value),
+        peak_interval: Some((peak.low, peak.high)),
+        peak_in,
+        clustering_ratio: Some(peak.value / mean),
+    }
+}
+
+/// Keys due in the coming second over the mean rate.
+fn due_ratio(now: f64, parts: &[Part], waves: &[&Wave]) -> Option<f64> {
+    let (mean, horizon) = mean_rate(parts)?;
+    let breaking = waves.iter().any(|w| w.start <= now + 1.0 && w.end >= now);
+    let width = if breaking { 1.0 } else { smooth_width(parts, horizon) };
+    let keys: f64 = due(parts, width).map(|p| p.keys).sum();
+    Some(keys / width / mean)
+}
+
+/// Keys a second over the horizon, and the horizon, seconds.
+fn mean_rate(parts: &[Part]) -> Option<(f64, f64)> {
+    let horizon = parts.last()?.left.clamp(MIN_HORIZON, HORIZON);
+    let keys: f64 = due(parts, horizon).map(|p| p.keys).sum();
+    (keys > 0.0).then_some((keys / horizon, horizon))
+}
+
+/// The stretch over which density is taken outside waves, seconds.
+fn smooth_width(parts: &[Part], horizon: f64) -> f64 {
+    let seen = due(parts, horizon).filter(|p| p.seen).count() as f64;
+    (SMOOTH_KEYS * horizon / seen.max(1.0)).clamp(1.0, horizon)
+}
+
+/// The parts due within so many seconds.
+fn due(parts: &[Part], window: f64) -> impl Iterator<Item = &Part> {
+    within(parts, 0.0, window).iter()
+}
+
+/// The parts between two remaining TTLs, both included.
+fn within(parts: &[Part], from: f64, to: f64) -> &[Part] {
+    let first = parts.partition_point(|p| p.left < from);
+    let end = parts.partition_point(|p| p.left <= to);
+    parts.get(first..end).unwrap_or_default()
+}
+
+/// First place and length of the stretch of this width that holds most keys.
+fn densest(parts: &[Part], width: f64) -> (usize, usize) {
+    let (mut first, mut keys) = (0, 0.0);
+    let mut best = (0, 0, 0.0);
+    for (place, part) in parts.iter().enumerate() {
+        keys += part.keys;
+        while let Some(oldest) = parts.get(first).filter(|p| part.left - p.left > width) {
+            keys -= oldest.keys;
+            first += 1;
+        }
+        if keys > best.2 {
+            best = (first, place + 1 - first, keys);
+        }
+    }
+    (best.0, best.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: f64 = 1_700_000_000.0;
+
+    fn estimator(groups: &[(&str, &str)]) -> Estimator {
+        let groups = groups.iter().map(|(name, glob)| (Arc::from(*name), (*glob).to_owned()));
+        Estimator::new(Groups::new(groups), 10_000, 300.0)
+    }
+
+    fn space(keys: f64, expires: f64) -> [Database; 1] {
+        [Database { index: 0, keys, expires: Some(expires), avg_ttl: None }]
+    }
+
+    fn close(a: f64, b: f64) {
+        assert!((a - b).abs() <= 1e-6 * b.abs().max(1.0), "{a} is not {b}");
+    }
+
+    /// 1000 keys, 800 with a deadline. Ten sampled: eight have one (two of `a` at 5 s, six of `b`
+    /// at 100 s), two (of `c`, which is `other`) have none. So each stands for 100 keys.
+    #[test]
+    fn a_sample_is_scaled_to_the_key_space_by_group() {
+        let mut e = estimator(&[("a", "a:*"), ("b", "b:*")]);
+        e.observe_spaces(&space(1000.0, 800.0));
+        for i in 0..2 {
+            e.draw(NOW, 0, format!("a:{i}").as_bytes(), Some(5.0));
+            e.draw(NOW, 0, format!("c:{i}").as_bytes(), None);
+        }
+        for i in 0..6 {
+            e.draw(NOW, 0, format!("b:{i}").as_bytes(), Some(100.0));
+        }
+        let p = e.picture(NOW);
+        let names: Vec<&str> = p.groups.iter().map(|g| &*g.name).collect();
+        assert_eq!(names, ["a", "b", "other"]);
+        assert_eq!((p.sample_keys, p.sample_time, p.keys), (10, Some(NOW), 1000.0));
+        close(p.groups[0].buckets[2], 200.0); // 2 < 5 <= 5
+        close(p.groups[1].buckets[7], 600.0); // 60 < 100 <= 120
+        close(p.groups[0].ttl_sum, 1000.0);
+        close(p.groups[2].without_ttl, 200.0);
+        close(p.without_ttl, 200.0);
+        assert_eq!(p.groups[0].due.map(f64::round), [0.0, 200.0, 200.0, 200.0]);
+        assert_eq!(p.groups[1].due.map(f64::round), [0.0, 0.0, 0.0, 600.0]);
+        assert!(p.due[1].low > 0.0 && p.due[1].low < 200.0 && p.due[1].high > 200.0);
+    }
+
+    /// Forty of forty keys are known, so nothing is left open; 30 s later they are due in 10 s.
+    #[test]
+    fn a_census_is_exact_and_moves_with_the_clock() {
+        let mut e = estimator(&[]);
+        e.observe_spaces(&space(40.0, 40.0));
+        for i in 0..40 {
+            e.draw(NOW, 0, format!("k{i}").as_bytes(), Some(40.0));
+        }
+        let p = e.picture(NOW + 30.5);
+        close(p.due[0].value, 0.0);
+        close(p.due[1].value, 40.0);
+        close(p.due[1].low, 40.0);
+        close(p.due[1].high, 40.0);
+    }
+
+    /// Once passed and gone from the server they are gone from the picture; written again
+    /// meanwhile, they are somewhere in the same range of TTLs.
+    #[test]
+    fn passed_deadlines_are_gone_or_written_again_as_the_space_says() {
+        for (still, expected) in [(0.0, 0.0), (40.0, 40.0)] {
+            let mut e = estimator(&[]);
+            e.observe_spaces(&space(40.0, 40.0));
+            for i in 0..40 {
+                e.draw(NOW, 0, format!("k{i}").as_bytes(), Some(f64::from(i) + 0.5));
+            }
+            e.observe_spaces(&space(still, still));
+            let p = e.picture(NOW + 60.0);
+            close(p.due[2].value, expected);
+            assert_eq!(p.due[2].low, 0.0);
+        }
+    }
+
+    /// The newer answer counts: the key was written again with a longer TTL, or lost it.
+    #[test]
+    fn a_newer_answer_replaces_the_older_one() {
+        let mut e = estimator(&[]);
+        e.observe_spaces(&space(2.0, 1.0));
+        e.draw(NOW, 0, b"a", Some(5.0));
+        e.draw(NOW, 0, b"b", Some(5.0));
+        e.draw(NOW + 1.0, 0, b"a", Some(200.0));
+        e.draw(NOW + 1.0, 0, b"b", None);
+        let p = e.picture(NOW + 1.0);
+        assert_eq!(p.sample_keys, 2);
+        close(p.due[1].value, 0.0);
+        close(p.due[3].value, 1.0);
+        close(p.without_ttl, 1.0);
+    }
+
+    /// Two databases: 900 keys at 5 s of which 9 were asked, 100 at 500 s of which 10 were.
+    #[test]
+    fn databases_are_weighed_by_their_own_size() {
+        let mut e = estimator(&[]);
+        let database = |index, keys| Database { index, keys, expires: Some(keys), avg_ttl: None };
+        e.observe_spaces(&[database(0, 900.0), database(7, 100.0)]);
+        for i in 0..10 {
+            if i < 9 {
+                e.draw(NOW, 0, format!("k{i}").as_bytes(), Some(5.0));
+            }
+            e.draw(NOW, 7, format!("k{i}").as_bytes(), Some(500.0));
+        }
+        let p = e.picture(NOW);
+        close(p.due[1].value, 900.0);
+        close(p.groups[0].buckets.iter().sum(), 1000.0);
+    }
+
+    /// 50 000 keys written in one second with 120 s, 500 of them sampled: one wave, of all of
+    /// them, two minutes off, 120 times the mean of the two minutes; it stays until it has broken.
+    #[test]
+    fn keys_written_together_are_a_wave() {
+        let mut e = estimator(&[("p", "p:*")]);
+        e.observe_spaces(&space(50_000.0, 50_000.0));
+        for i in 0..500 {
+            e.draw(NOW, 0, format!("p:{i}").as_bytes(), Some(120.0 + f64::from(i) / 500.0));
+        }
+        let p = e.picture(NOW);
+        assert_eq!(p.waves.len(), 1, "{:?}", p.waves);
+        let wave = &p.waves[0];
+        assert_eq!(&*wave.group, "p");
+        close(wave.keys.value, 50_000.0);
+        assert!((wave.start - NOW - 120.0).abs() < 0.01 && wave.end - wave.start < 1.0);
+        close(wave.group_share, 1.0);
+        close(wave.extra_misses_per_second(2000.0).value, 2000.0);
+        let ratio = p.all.clustering_ratio.expect("a ratio");
+        assert!((115.0..=122.0).contains(&ratio), "{ratio}");
+        close(p.all.peak_in.expect("a peak"), 120.0);
+        let p = e.picture(NOW + 119.9);
+        assert_eq!(p.waves.len(), 1);
+        assert!(p.due_ratio.expect("a ratio") > 5.0);
+        assert_eq!(e.picture(NOW + 122.0).waves, []);
+    }
+
+    #[test]
+    fn nothing_sampled_says_nothing() {
+        let mut e = estimator(&[]);
+        let p = e.picture(NOW);
+        assert_eq!((p.sample_keys, p.due_ratio, p.all), (0, None, Forecast::default()));
+        e.observe_spaces(&space(0.0, 0.0));
+        e.draw(NOW, 0, b"", Some(f64::MAX));
+        assert_eq!(e.picture(NOW).due[3].value, 0.0);
+    }
+}

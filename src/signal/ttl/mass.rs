@@ -1,0 +1,193 @@
+//! How many keys of the key space each sampled deadline stands for now.
+//!
+//! A sampled key stands for the keys that the space held when it was asked, over the sample's
+//! size. What was asked some time ago is still right about the keys it saw, unless they were
+//! written since: so the part of the space whose deadlines are known shrinks as deadlines pass, and
+//! the space itself says how much is missing. Where keys are gone the space has shrunk too, and
+//! nothing is missing. Where they were written again, the missing part is spread over the group
+//! like the remaining TTLs at the time of asking, which a key space in balance keeps. Dropping the
+//! passed ones instead would starve the short TTLs, and keeping them would invent deadlines.
+
+use super::Estimate;
+use super::binomial::share_interval;
+use super::deadlines::{Deadlines, Kept};
+
+/// The sample reaches back only as far as this share of the space is still unknown, since what is
+/// spread over it is an assumption.
+const MAX_UNKNOWN: f64 = 0.1;
+
+/// But it always uses this many keys with a deadline: below, the noise is worse than the staleness.
+const MIN_FRESH: usize = 1000;
+
+/// A stretch of keys with one remaining TTL.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Part {
+    /// Seconds until the deadline, above zero.
+    pub(super) left: f64,
+    /// Keys of the space that it stands for.
+    pub(super) keys: f64,
+    /// The group's place.
+    pub(super) group: u16,
+    /// Whether the deadline was seen, or is the assumption about keys written since.
+    pub(super) seen: bool,
+}
+
+/// The key space as parts.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Mass {
+    /// Sorted by remaining TTL.
+    pub(super) parts: Vec<Part>,
+    /// Keys with a deadline, over all databases that have been sampled.
+    pub(super) volatile: f64,
+    /// Keys without one, by group.
+    pub(super) without_ttl: Vec<f64>,
+    /// Keys without one.
+    pub(super) persistent: f64,
+    /// All keys, sampled or not.
+    pub(super) keys: f64,
+    /// Effective number of sampled keys with a deadline; infinite for a census.
+    pub(super) volatile_n: f64,
+    /// Effective number of sampled keys without one.
+    pub(super) persistent_n: f64,
+    /// Sampled keys that it rests on.
+    pub(super) used: u64,
+}
+
+impl Mass {
+    /// The key space at `now`, seconds; `groups` counts `other`.
+    pub(super) fn at(now: f64, sample: &Deadlines, groups: usize) -> Mass {
+        let mut mass = Mass { without_ttl: vec![0.0; groups], ..Mass::default() };
+        let (mut volatile_variance, mut persistent_variance) = (0.0, 0.0);
+        for (database, space) in sample.spaces() {
+            mass.keys += space.keys;
+            let rows = usable(now, sample.newest_first(database), space.volatile);
+            mass.used += rows.len() as u64;
+            let volatile = rows.iter().filter(|k| k.drawn.deadline.is_some()).count() as f64;
+            let persistent = rows.len() as f64 - volatile;
+            if volatile > 0.0 {
+                mass.volatile += space.volatile;
+                volatile_variance += stratum(space.volatile, volatile);
+                mass.parts.extend(volatile_parts(now, &rows, space.volatile, groups));
+            }
+            let without = space.keys - space.volatile;
+            mass.persistent += without;
+            persistent_variance += stratum(without, persistent);
+            for kept in rows.iter().filter(|k| k.drawn.deadline.is_none()) {
+                add(&mut mass.without_ttl, kept.drawn.group, without / persistent);
+            }
+            if persistent == 0.0 {
+                // None was seen, so no group is known for them.
+                add(&mut mass.without_ttl, groups.saturating_sub(1) as u16, without);
+            }
+        }
+        mass.volatile_n = mass.volatile * mass.volatile / volatile_variance;
+        mass.persistent_n = mass.persistent * mass.persistent / persistent_variance;
+        mass.parts.sort_unstable_by(|a, b| a.left.total_cmp(&b.left));
+        mass
+    }
+
+    /// The number of keys in these parts, all of them with a deadline.
+    pub(super) fn estimate<'a>(&self, parts: impl Iterator<Item = &'a Part>) -> Estimate {
+        let (mut seen, mut value) = (0.0, 0.0);
+        for part in parts {
+            value += part.keys;
+            seen += if part.seen { part.keys } else { 0.0 };
+        }
+        if self.volatile <= 0.0 {
+            return Estimate::default();
+        }
+        // What is only assumed counts for the upper end alone.
+        let low = share_interval(seen / self.volatile, self.volatile_n).0 * self.volatile;
+        let high = share_interval(value / self.volatile, self.volatile_n).1 * self.volatile;
+        Estimate { value, low: low.min(value), high: high.max(value) }
+    }
+
+    /// The interval of a number of keys without a deadline.
+    pub(super) fn persistent_interval(&self, keys: f64) -> (f64, f64) {
+        if self.persistent <= 0.0 {
+            return (0.0, 0.0);
+        }
+        let (low, high) = share_interval(keys / self.persistent, self.persistent_n);
+        (low * self.persistent, high * self.persistent)
+    }
+}
+
+/// What a stratum of `size` keys of which `n` were sampled adds to the variance of a share, times
+/// the squared total: nothing when all of them were.
+fn stratum(size: f64, n: f64) -> f64 {
+    if size <= 0.0 {
+        return 0.0;
+    }
+    if n <= 0.0 {
+        return f64::INFINITY;
+    }
+    size * size * (1.0 - n / size).max(0.0) / n
+}
+
+/// The newest part of a database's sample that leaves no more of the space unknown than allowed.
+fn usable<'a>(now: f64, newest_first: impl Iterator<Item = &'a Kept>, space: f64) -> Vec<&'a Kept> {
+    let rows: Vec<&Kept> = newest_first.collect();
+    let (mut n, mut known, mut reach) = (0_usize, 0.0, 0);
+    for (place, kept) in rows.iter().enumerate() {
+        if let Some(deadline) = kept.drawn.deadline {
+            n += 1;
+            known += if deadline > now { kept.volatile } else { 0.0 };
+        }
+        if n <= MIN_FRESH || known / n as f64 >= (1.0 - MAX_UNKNOWN) * space {
+            reach = place + 1;
+        }
+    }
+    let mut rows = rows;
+    rows.truncate(reach);
+    rows
+}
+
+/// One database's keys with a deadline.
+fn volatile_parts(now: f64, rows: &[&Kept], space: f64, groups: usize) -> Vec<Part> {
+    let answers = || rows.iter().filter_map(|k| Some((k, k.drawn.deadline?)));
+    let n = answers().count() as f64;
+    let mut passed = vec![0.0; groups];
+    let mut by_group = vec![0.0; groups];
+    let mut known = 0.0;
+    for (kept, deadline) in answers() {
+        add(&mut by_group, kept.drawn.group, 1.0);
+        if deadline > now {
+            known += kept.volatile / n;
+        } else {
+            add(&mut passed, kept.drawn.group, kept.volatile / n);
+        }
+    }
+    // More known than there is: keys were deleted, whichever.
+    let shrink = if known > space { space / known } else { 1.0 };
+    let unknown = (space - known).max(0.0);
+    let all_passed: f64 = passed.iter().sum();
+    let unknown_of = |group: u16| {
+        let place = usize::from(group);
+        let members = by_group.get(place).copied().unwrap_or(0.0);
+        let share = if all_passed > 0.0 {
+            passed.get(place).copied().unwrap_or(0.0) / all_passed
+        } else {
+            members / n
+        };
+        unknown * share / members
+    };
+    let mut parts = Vec::new();
+    for (kept, deadline) in answers() {
+        let group = kept.drawn.group;
+        if deadline > now {
+            let keys = kept.volatile / n * shrink;
+            parts.push(Part { left: deadline - now, keys, group, seen: true });
+        }
+        let (keys, left) = (unknown_of(group), deadline - kept.drawn.taken);
+        if keys > 0.0 && left > 0.0 {
+            parts.push(Part { left, keys, group, seen: false });
+        }
+    }
+    parts
+}
+
+fn add(counts: &mut [f64], group: u16, keys: f64) {
+    if let Some(count) = counts.get_mut(usize::from(group)) {
+        *count += keys;
+    }
+}
