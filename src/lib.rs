@@ -40,6 +40,7 @@ pub mod monitor;
 pub mod reading;
 pub mod run;
 pub mod serve;
+pub mod shipped;
 pub mod signal;
 pub mod snapshot;
 pub mod source;

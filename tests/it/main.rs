@@ -12,3 +12,5 @@ mod drill;
 mod info;
 // Counters over resets, restarts and other servers at the same address.
 mod counters;
+// The shipped rules and runbooks.
+mod alerts;
