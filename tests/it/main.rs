@@ -14,3 +14,6 @@ mod info;
 mod counters;
 // The shipped rules and runbooks.
 mod alerts;
+
+// What people and Prometheus see: the metric page, the API, the page for a person.
+mod serve;

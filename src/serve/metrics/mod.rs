@@ -70,9 +70,9 @@ enum Kind {
     Counter,
     Gauge,
     Histogram,
-    /// Gauges with a `quantile` label. The format reserves that label for summaries, and
-    /// `promtool check metrics` objects to it on a gauge, so that is what the `TYPE` line says.
-    Quantiles,
+    /// A gauge that must not say so: `promtool check metrics` objects to a `quantile` label on a
+    /// gauge. It has no objection without a type, and PromQL does not look at the type.
+    Untyped,
 }
 
 /// Where a metric's series come from, and with that which labels they begin with. What rests on a
@@ -224,7 +224,7 @@ fn write_family(page: &mut String, name: &str, help: &str, kind: Kind, metrics: 
     family.set_help(help.to_owned());
     family.set_field_type(match kind {
         Kind::Counter => MetricType::COUNTER,
-        Kind::Gauge | Kind::Quantiles => MetricType::GAUGE,
+        Kind::Gauge | Kind::Untyped => MetricType::GAUGE,
         Kind::Histogram => MetricType::HISTOGRAM,
     });
     family.set_metric(metrics);
@@ -234,10 +234,10 @@ fn write_family(page: &mut String, name: &str, help: &str, kind: Kind, metrics: 
         return;
     }
     let text = String::from_utf8_lossy(&bytes);
-    if kind == Kind::Quantiles {
-        // The encoder would add `_sum` and `_count`, which nobody knows here.
+    if kind == Kind::Untyped {
+        // The encoder has no form for it.
         let line = |kind| format!("# TYPE {name} {kind}\n");
-        page.push_str(&text.replacen(&line("gauge"), &line("summary"), 1));
+        page.push_str(&text.replacen(&line("gauge"), &line("untyped"), 1));
     } else {
         page.push_str(&text);
     }

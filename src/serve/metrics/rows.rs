@@ -149,8 +149,8 @@ pub(super) const ROWS: &[Row] = &[
     gauge("stampede_lock_contention_ratio", CACHE,
         "Refused over all lock attempts in the window, 0 to 1.",
         Origin::Apps(|s, out| out.add(&[], s.signals.lock_contention_ratio))),
-    Row { name: "stampede_load_latency_seconds", kind: Kind::Quantiles, labels: &["cache", "quantile"],
-        help: "How long loads took at the applications over the window, in seconds.",
+    Row { name: "stampede_load_latency_seconds", kind: Kind::Untyped, labels: &["cache", "quantile"],
+        help: "How long loads took at the applications over the window, in seconds: median and 99th percentile. A gauge.",
         from: Origin::Apps(|s, out| {
             out.add(&["0.5"], s.signals.load_latency_p50);
             out.add(&["0.99"], s.signals.load_latency_p99);

@@ -1,0 +1,219 @@
+//! A board with every feature on it, made by hand.
+
+use std::sync::Arc;
+
+use stampede_exporter::board::View;
+use stampede_exporter::detect::{Cause, Incident, IncidentLog, Verdict};
+use stampede_exporter::reading::{BySource, Source};
+use stampede_exporter::signal::ttl::{Forecast, GroupTtl, TTL_BOUNDS, TtlPicture};
+use stampede_exporter::signal::window::Signals;
+use stampede_exporter::snapshot::{
+    AppState, AppTotals, Histogram, NodeState, NodeTotals, Snapshot,
+};
+
+/// A cache name with all that a page has to escape.
+pub const HOSTILE: &str = "we\"ird\\<script>alert(1)</script>&\n'";
+
+/// 2026-11-30T12:00:00Z.
+pub const NOON: f64 = 1_796_040_000.0;
+
+/// Three caches: one in a stampede with everything there, one that lost its server, one that was
+/// never polled.
+pub fn view() -> View {
+    let caches = [catalog(), lost(), Snapshot { cache: "fresh".into(), ..Snapshot::default() }];
+    View { caches: caches.map(Arc::new).into(), reload_successful: true }
+}
+
+/// One node of two is down, one application of two is down, a hot key is being reloaded.
+pub fn catalog() -> Snapshot {
+    Snapshot {
+        cache: "catalog".into(),
+        time: NOON,
+        nodes: vec![node("10.0.0.1:6379", true), node("10.0.0.2:6379", false)],
+        apps: vec![app("web", true), app("batch", false)],
+        polls: 7200,
+        poll_errors: vec![("connect_refused", 3), ("timeout", 0)],
+        // 100 polls: 60 up to 1 ms, 30 up to 10 ms, 8 up to 100 ms, 2 above.
+        poll_duration: Histogram {
+            bounds: vec![0.001, 0.01, 0.1],
+            counts: vec![60, 30, 8, 2],
+            sum: 1.25,
+        },
+        signals: Signals {
+            // 90 hits, 10 misses.
+            hit_ratio: BySource { redis: Some(0.9), app: Some(0.75) },
+            lookups_per_second: BySource { redis: Some(10.0), app: Some(2000.0) },
+            misses_per_second: BySource { redis: Some(1.0), app: Some(500.0) },
+            loads_per_second: Some(480.5),
+            lock_attempts_per_second: Some(500.0),
+            lock_contention_ratio: Some(0.6),
+            load_latency_p50: Some(0.025),
+            load_latency_p99: Some(3.1),
+            misses_per_expiry: Some(120.0),
+        },
+        verdict: Verdict {
+            time: NOON,
+            incident_seconds: 1.0,
+            excess_misses: 460.0,
+            running: Some(running()),
+            score: 4.5,
+            signals: [Some(4.5), Some(3.0), Some(2.0), Some(1.5), Some(0.0), Some(0.0), None],
+            baseline_misses_per_second: BySource { redis: None, app: Some(40.0) },
+            ready: true,
+            ..Verdict::default()
+        },
+        incidents: IncidentLog {
+            running: Some(running()),
+            past: [past()].into(),
+            count: [1, 0, 1, 0, 0, 0, 0, 0],
+            seconds: 92.5,
+            excess_misses: 30_460.25,
+        },
+        ttl: Some(ttl()),
+        ..Snapshot::default()
+    }
+}
+
+/// The server is gone; what was known of it last is still there and must not be shown as if it
+/// were so now.
+pub fn lost() -> Snapshot {
+    Snapshot {
+        cache: HOSTILE.into(),
+        time: NOON,
+        nodes: vec![node("/run/redis \"2\".sock", false)],
+        polls: 50,
+        poll_errors: vec![("connect_refused", 0), ("timeout", 12)],
+        poll_duration: Histogram {
+            bounds: vec![0.001, 0.01, 0.1],
+            counts: vec![38, 0, 0, 12],
+            sum: 12.02,
+        },
+        signals: Signals {
+            hit_ratio: BySource { redis: Some(0.97), app: None },
+            lookups_per_second: BySource { redis: Some(800.0), app: None },
+            misses_per_second: BySource { redis: Some(24.0), app: None },
+            misses_per_expiry: Some(2.0),
+            ..Signals::default()
+        },
+        verdict: Verdict {
+            baseline_misses_per_second: BySource { redis: Some(20.0), app: None },
+            ready: true,
+            ..Verdict::default()
+        },
+        ttl: Some(ttl()),
+        ..Snapshot::default()
+    }
+}
+
+/// A stampede that runs since ten seconds.
+pub fn running() -> Incident {
+    Incident {
+        cause: Cause::HotKey,
+        source: Source::App,
+        started_at: NOON - 10.0,
+        ended_at: None,
+        baseline_misses_per_second: 40.0,
+        peak_misses_per_second: 640.0,
+        excess_misses: 4600.0,
+        excess_loads: Some(4550.0),
+        evidence: vec![("hot_key_share", 0.93), ("misses_per_expiry", 120.0)],
+        ..past()
+    }
+}
+
+/// A cold start of an hour before, 82.5 seconds long.
+pub fn past() -> Incident {
+    Incident {
+        cause: Cause::ColdStart,
+        source: Source::Redis,
+        started_at: NOON - 3600.0,
+        ended_at: Some(NOON - 3517.5),
+        baseline_misses_per_second: 38.0,
+        peak_misses_per_second: 1900.0,
+        excess_misses: 25_860.25,
+        excess_loads: None,
+        evidence: vec![("flushes", 1.0)],
+    }
+}
+
+fn node(name: &str, up: bool) -> NodeState {
+    NodeState {
+        node: name.into(),
+        up,
+        last_success: Some(NOON - if up { 0.0 } else { 42.5 }),
+        server: Some("redis".to_owned()),
+        version: Some("7.0.15".to_owned()),
+        role: Some("master".to_owned()),
+        mode: Some("standalone".to_owned()),
+        totals: NodeTotals { hits: 9000.0, misses: 1000.0, expired: 25.0, evicted: 4.0 },
+        keys: Some(50_000.0),
+        resets: vec![("restart", 1), ("resetstat", 0), ("node_change", 0), ("role_change", 0)],
+        capabilities: vec![("scan", true), ("config_get", false)],
+        info_problems: vec![("missing", 0), ("unreadable", 2)],
+        ..NodeState::default()
+    }
+}
+
+fn app(name: &str, up: bool) -> AppState {
+    AppState {
+        app: name.into(),
+        up,
+        last_success: up.then_some(NOON),
+        errors_by_reason: vec![("timeout", if up { 0 } else { 9 }), ("http_status", 0)],
+        totals: AppTotals {
+            hits: Some(6000.0),
+            misses: Some(2000.0),
+            loads: Some(1900.0),
+            loads_coalesced: Some(100.0),
+            errors: Some(0.0),
+            // This mapping does not have them.
+            not_found: None,
+            lock_acquired: Some(800.0),
+            lock_contended: Some(1200.0),
+            lock_timeout: Some(3.0),
+            lock_error: None,
+        },
+    }
+}
+
+fn ttl() -> TtlPicture {
+    let mut buckets = vec![0.0; TTL_BOUNDS.len() + 1];
+    // 120.4 keys within 1 s, 30.4 more within 60 s, 49.2 beyond a week: 200 keys in all.
+    buckets[0] = 120.4;
+    buckets[6] = 30.4;
+    buckets[16] = 49.2;
+    TtlPicture {
+        time: NOON,
+        groups: vec![
+            GroupTtl {
+                name: "product".into(),
+                buckets,
+                ttl_sum: 34_000_000.5,
+                without_ttl: 7.5,
+                due: [120.4, 120.4, 150.8, 150.8],
+                forecast: Forecast {
+                    peak_keys_per_second: Some(120.4),
+                    peak_in: Some(0.5),
+                    clustering_ratio: Some(60.2),
+                    ..Forecast::default()
+                },
+                ..GroupTtl::default()
+            },
+            GroupTtl {
+                name: "other".into(),
+                buckets: vec![0.0; TTL_BOUNDS.len() + 1],
+                ..GroupTtl::default()
+            },
+        ],
+        all: Forecast {
+            peak_keys_per_second: Some(120.4),
+            peak_in: Some(0.5),
+            clustering_ratio: Some(60.2),
+            ..Forecast::default()
+        },
+        sample_keys: 1000,
+        sample_time: Some(NOON - 0.25),
+        sampler_lookups: 86_400,
+        ..TtlPicture::default()
+    }
+}
