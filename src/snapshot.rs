@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::detect::{IncidentLog, Verdict};
+use crate::reading::{BySource, Source};
 use crate::signal::ttl::TtlPicture;
 use crate::signal::window::Signals;
 
@@ -31,6 +32,45 @@ pub struct Snapshot {
     pub incidents: IncidentLog,
     /// What expires when; `None` before the first sample or while the server is away.
     pub ttl: Option<TtlPicture>,
+}
+
+impl Snapshot {
+    /// Whether any target of that source answered its last poll. Where none did, what is known of
+    /// the source is stale and is not shown as if it were so now.
+    pub fn answers(&self, source: Source) -> bool {
+        match source {
+            Source::Redis => self.nodes.iter().any(|node| node.up),
+            Source::App => self.apps.iter().any(|app| app.up),
+        }
+    }
+
+    /// A figure of the sources that answer.
+    pub fn current<T: Copy>(&self, figure: &BySource<Option<T>>) -> BySource<Option<T>> {
+        let of = |source| figure.get(source).filter(|_| self.answers(source));
+        BySource { redis: of(Source::Redis), app: of(Source::App) }
+    }
+
+    /// The signals of the sources that answer.
+    pub fn current_signals(&self) -> Signals {
+        let signals = &self.signals;
+        let app = |figure: Option<f64>| figure.filter(|_| self.answers(Source::App));
+        Signals {
+            hit_ratio: self.current(&signals.hit_ratio),
+            lookups_per_second: self.current(&signals.lookups_per_second),
+            misses_per_second: self.current(&signals.misses_per_second),
+            loads_per_second: app(signals.loads_per_second),
+            lock_attempts_per_second: app(signals.lock_attempts_per_second),
+            lock_contention_ratio: app(signals.lock_contention_ratio),
+            load_latency_p50: app(signals.load_latency_p50),
+            load_latency_p99: app(signals.load_latency_p99),
+            misses_per_expiry: signals.misses_per_expiry.filter(|_| self.answers(Source::Redis)),
+        }
+    }
+
+    /// What expires when, while a server answers.
+    pub fn current_ttl(&self) -> Option<&TtlPicture> {
+        self.ttl.as_ref().filter(|_| self.answers(Source::Redis))
+    }
 }
 
 /// One server of a cache.

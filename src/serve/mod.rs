@@ -3,8 +3,13 @@
 //! Everything is answered from what hangs on the [`Board`]; no request makes the exporter talk to
 //! anything else.
 
+mod api;
+mod history;
 mod metrics;
+mod page;
 mod query;
+mod state;
+mod time;
 
 use std::future::{Future, pending};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,12 +21,15 @@ use axum::http::{StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use serde::Serialize;
 use tokio::net::TcpListener;
 
 pub use metrics::{Build, render};
 
 use crate::board::{Board, View};
 use crate::clock::Clock;
+use api::{CacheJson, IncidentJson, newest_first};
+use history::History;
 use query::{QueryError, Wanted};
 
 /// How long running requests may take to end after the shutdown: SIGTERM ends the exporter within
@@ -39,15 +47,18 @@ const TEXT: &str = "text/plain; charset=utf-8";
 pub async fn serve(
     listener: TcpListener,
     board: Board,
-    _clock: Clock,
+    clock: Clock,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
-    let state = Arc::new(Served { board, page: Mutex::default() });
+    let watched = board.subscribe();
+    let state =
+        Arc::new(Served { board, clock, history: History::default(), page: Mutex::default() });
     let (tell, told) = tokio::sync::oneshot::channel();
-    let server = axum::serve(listener, routes(state)).with_graceful_shutdown(async move {
-        shutdown.await;
-        let _ = tell.send(());
-    });
+    let server =
+        axum::serve(listener, routes(Arc::clone(&state))).with_graceful_shutdown(async move {
+            shutdown.await;
+            let _ = tell.send(());
+        });
     let overdue = async {
         if told.await.is_err() {
             pending::<()>().await;
@@ -57,12 +68,15 @@ pub async fn serve(
     tokio::select! {
         ended = server => ended,
         () = overdue => Ok(()),
+        () = state.history.follow(watched) => Ok(()),
     }
 }
 
 /// What the routes share.
 struct Served {
     board: Board,
+    clock: Clock,
+    history: History,
     /// The last whole metric page and the view it shows: scrapes come in pairs and from several
     /// Prometheus servers, snapshots once a poll.
     page: Mutex<Option<(View, Arc<str>)>>,
@@ -73,6 +87,13 @@ fn routes(state: Arc<Served>) -> Router {
         .route("/metrics", get(metrics_page))
         .route("/-/healthy", get(healthy))
         .route("/-/ready", get(ready))
+        .route("/api/v1/caches", get(caches))
+        .route("/api/v1/incidents", get(incidents))
+        .route("/api/v1/history", get(history))
+        .route("/", get(person))
+        .route("/assets/page.css", get(|| asset("text/css; charset=utf-8", page::STYLE)))
+        .route("/assets/page.js", get(|| asset("text/javascript; charset=utf-8", page::SCRIPT)))
+        .route("/assets/icon.svg", get(|| asset("image/svg+xml", page::ICON)))
         .fallback(|| async { (StatusCode::NOT_FOUND, "no such page; / lists what there is\n") })
         .layer(middleware::from_fn(guard))
         .with_state(state)
@@ -139,6 +160,50 @@ async fn ready(State(served): State<Arc<Served>>, uri: Uri) -> Result<Response, 
         let text = format!("not polled yet: {}\n", waiting.join(", "));
         (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
     })
+}
+
+async fn caches(State(served): State<Arc<Served>>, uri: Uri) -> Result<Response, QueryError> {
+    let wanted = Wanted::parse(&uri, &["cache"])?;
+    let caches = wanted.select(&served.board.view())?;
+    Ok(json(&caches.iter().map(|cache| CacheJson::of(cache)).collect::<Vec<_>>()))
+}
+
+async fn incidents(State(served): State<Arc<Served>>, uri: Uri) -> Result<Response, QueryError> {
+    let wanted = Wanted::parse(&uri, &["cache", "limit"])?;
+    let caches = wanted.select(&served.board.view())?;
+    let all = newest_first(caches.iter().map(AsRef::as_ref)).into_iter();
+    let shown = all.take(wanted.limit.unwrap_or(usize::MAX));
+    let wire: Vec<_> = shown.map(|(cache, one)| IncidentJson::of(&cache.cache, one)).collect();
+    Ok(json(&wire))
+}
+
+async fn history(State(served): State<Arc<Served>>, uri: Uri) -> Result<Response, QueryError> {
+    let wanted = Wanted::parse(&uri, &["cache"])?;
+    let caches = wanted.select(&served.board.view())?;
+    Ok(json(&caches.iter().map(|c| served.history.of(&c.cache)).collect::<Vec<_>>()))
+}
+
+fn json(value: &impl Serialize) -> Response {
+    match serde_json::to_vec(value) {
+        Ok(bytes) => ([(header::CONTENT_TYPE, "application/json")], bytes).into_response(),
+        // The wire types have string keys only and no way to fail.
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+async fn person(State(served): State<Arc<Served>>, uri: Uri) -> Result<Response, QueryError> {
+    Wanted::parse(&uri, &[])?;
+    let text = page::render(&served.board.view(), &Build::this(), served.clock.now());
+    let headers = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::CONTENT_SECURITY_POLICY, page::SECURITY_POLICY),
+        (header::REFERRER_POLICY, "no-referrer"),
+    ];
+    Ok((headers, text).into_response())
+}
+
+async fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, kind)], text)
 }
 
 impl IntoResponse for QueryError {

@@ -12,7 +12,7 @@ use prometheus::proto::{
 use prometheus::{Encoder, TextEncoder};
 
 use crate::board::View;
-use crate::reading::{BySource, Source};
+use crate::reading::Source;
 use crate::signal::ttl::TtlPicture;
 use crate::snapshot::{AppState, NodeState, Snapshot};
 
@@ -98,20 +98,18 @@ enum Origin {
 }
 
 fn fill_from_cache<'a>(from: Origin, cache: &'a Snapshot, series: &mut Series<'a>) {
-    let servers = cache.nodes.iter().any(|node| node.up);
-    let apps = cache.apps.iter().any(|app| app.up);
     series.begin(&[&cache.cache]);
     match from {
         Origin::View(_) => {}
         Origin::Cache(fill) => fill(cache, series),
-        Origin::Servers(fill) if servers => fill(cache, series),
-        Origin::Apps(fill) if apps => fill(cache, series),
-        Origin::Ttl(fill) if servers => {
-            if let Some(ttl) = &cache.ttl {
+        Origin::Servers(fill) if cache.answers(Source::Redis) => fill(cache, series),
+        Origin::Apps(fill) if cache.answers(Source::App) => fill(cache, series),
+        Origin::Ttl(fill) => {
+            if let Some(ttl) = cache.current_ttl() {
                 fill(ttl, series);
             }
         }
-        Origin::Servers(_) | Origin::Apps(_) | Origin::Ttl(_) => {}
+        Origin::Servers(_) | Origin::Apps(_) => {}
         Origin::Node(fill) => {
             for node in &cache.nodes {
                 series.begin(&[&cache.cache, &node.node]);
@@ -125,11 +123,9 @@ fn fill_from_cache<'a>(from: Origin, cache: &'a Snapshot, series: &mut Series<'a
             }
         }
         Origin::Source(fill) => {
-            for source in Source::ALL {
-                if *(BySource { redis: servers, app: apps }).get(source) {
-                    series.begin(&[&cache.cache, source.as_str()]);
-                    fill(cache, source, series);
-                }
+            for source in Source::ALL.into_iter().filter(|source| cache.answers(*source)) {
+                series.begin(&[&cache.cache, source.as_str()]);
+                fill(cache, source, series);
             }
         }
     }

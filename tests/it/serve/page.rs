@@ -1,0 +1,99 @@
+//! The page for a person, in a real browser.
+
+use stampede_exporter::board::View;
+
+use super::server::Server;
+use super::world;
+use crate::support::run;
+
+/// The page after its script has run for some seconds of the browser's own time.
+fn dom(server: &Server) -> String {
+    let profile = tempfile::tempdir().unwrap();
+    let output = run(
+        "chromium",
+        &[
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            &format!("--user-data-dir={}", profile.path().display()),
+            "--virtual-time-budget=5000",
+            "--dump-dom",
+            &format!("http://127.0.0.1:{}/", server.port),
+        ],
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn the_browser_draws_four_panels_a_cache_and_runs_no_foreign_script() {
+    let server = Server::start(&world::view());
+    let mut next = world::catalog();
+    next.time += 1.0;
+    server.board.publish(next);
+    let dom = dom(&server);
+    for panel in ["ratio", "loads", "ttl", "locks"] {
+        assert_eq!(dom.matches(&format!("data-panel=\"{panel}\"")).count(), 3, "{panel}:\n{dom}");
+    }
+    // Drawn by the script: twelve panels, the lines at 0.95 and 0.80 in three of them, the
+    // stampede's shade, the newest value.
+    assert_eq!(dom.matches("<svg").count(), 12);
+    assert_eq!(dom.matches("class=\"limit\"").count(), 6);
+    assert!(dom.contains(">0.95<") && dom.contains(">0.80<"));
+    assert!(dom.contains("class=\"curve one\"") && dom.contains("class=\"heat\""));
+    assert!(dom.contains("class=\"shade\""));
+    assert!(dom.contains("applications 75.0 %"), "{dom}");
+    // A browser writes `<` and `>` in text and attributes as it pleases, but a script that came
+    // in by a name would be an element: ours is the only one.
+    assert_eq!(dom.matches("<script").count() - dom.matches("\\<script").count(), 1);
+    assert!(dom.contains("id=\"stale\" role=\"alert\" hidden"), "the script met an error:\n{dom}");
+}
+
+#[test]
+fn without_scripts_the_page_says_what_is_wrong_since_when_and_what_it_costs() {
+    let server = Server::start(&world::view());
+    let answer = server.get("/");
+    assert!(answer.headers.contains("default-src 'none'"));
+    assert!(!answer.headers.contains("unsafe"));
+    let page = answer.body;
+    for word in [
+        "STAMPEDE <span class=\"cause\">hot_key</span>",
+        "One popular entry ran out and everyone recomputes it",
+        "since 11-30 11:59:50 UTC",
+        "4,600 misses beyond normal so far; peak 640/s against 40/s",
+        "<dt>Hit ratio</dt><dd>75.0 %</dd>",
+        "hot key share <b>0.93</b>",
+        "<span class=\"cause\">cold_start</span> 1 min 23 s",
+        "10.0.0.2:6379</td><td><span class=\"down\">down</span>",
+        "NO ANSWER",
+        "Not polled yet",
+    ] {
+        assert!(page.contains(word), "{word}:\n{page}");
+    }
+}
+
+#[test]
+fn a_hostile_name_is_text() {
+    let server = Server::start(&world::view());
+    let page = server.get("/").body;
+    assert!(!page.contains("<script>alert"));
+    assert!(page.contains("we&quot;ird\\&lt;script&gt;alert(1)&lt;/script&gt;&amp;\n&#39;"));
+}
+
+#[test]
+fn a_calm_page_is_calm() {
+    let mut calm = world::catalog();
+    calm.nodes.iter_mut().for_each(|node| node.up = true);
+    calm.apps.iter_mut().for_each(|app| app.up = true);
+    calm.incidents = Default::default();
+    calm.verdict.running = None;
+    let server = Server::start(&View { caches: vec![calm.into()], reload_successful: true });
+    let page = server.get("/").body;
+    assert!(page.contains("<p class=\"state\">OK</p>"));
+    assert!(page.contains("None since the exporter started."));
+    assert!(!page.contains("STAMPEDE"));
+}
