@@ -14,6 +14,8 @@
 
 use regex::Regex;
 
+use crate::reading::page::Series;
+
 /// The legal form, shown with every error.
 const FORM: &str = r#"legal: `name`, `name{label="value",other=~"a|b"}`, joined by `+` or `-`, scaled as `name * 0.001`, `(name or other_name or 0)`"#;
 
@@ -84,6 +86,13 @@ impl Matcher {
             Test::Like(pattern) => pattern.0.is_match(value),
             Test::NotLike(pattern) => !pattern.0.is_match(value),
         }
+    }
+}
+
+impl Selector {
+    /// Whether a series of its name has fitting labels.
+    pub fn fits(&self, series: &Series<'_>) -> bool {
+        self.matchers.iter().all(|matcher| matcher.fits(series.label(&matcher.label)))
     }
 }
 

@@ -4,6 +4,7 @@
 //! in `presets/`, from the configuration's `counters:`, or from both.
 
 use crate::reading::expression::{Expression, HistogramExpression, Matcher, Test};
+use crate::reading::page::Series;
 
 pub use crate::reading::expression::ExpressionError;
 pub use crate::reading::presets::{preset, preset_names};
@@ -170,5 +171,21 @@ impl Mapping {
     /// The label that tells the caches of one page apart, if the mapping has one.
     pub fn cache_label(&self) -> Option<&CacheLabel> {
         self.cache.as_ref()
+    }
+
+    /// Whether a series belongs to the cache.
+    pub fn takes(&self, series: &Series<'_>) -> bool {
+        let Some(CacheLabel { label, cache: Some(cache) }) = &self.cache else { return true };
+        let value = series.label(label);
+        value.is_empty() || value == cache
+    }
+
+    /// The names of all series it may read.
+    pub fn series_names(&self) -> impl Iterator<Item = String> {
+        let terms = self.counters.iter().flatten().flat_map(Expression::terms);
+        let names = terms.flat_map(|term| &term.choices).map(|choice| choice.name.clone());
+        let bucket =
+            |histogram: &HistogramExpression| format!("{}_bucket", histogram.selector.name);
+        names.chain(self.load_latency.iter().map(bucket))
     }
 }
