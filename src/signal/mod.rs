@@ -1,8 +1,11 @@
 //! What a person watches: differences, rates, ratios and the TTL picture.
 
 pub mod counters;
+pub mod fleet;
 pub mod latency;
 pub mod merge;
 pub mod sample;
+pub mod series;
+pub mod tally;
 pub mod ttl;
 pub mod window;
