@@ -1,6 +1,8 @@
 //! The one integration binary. Each module is one boundary of the product.
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, clippy::expect_used)]
 
+// The applications' pages over HTTP.
+mod app;
 // Helpers: real servers, real processes, waiting for conditions.
 mod support;
 // One Redis server: counters, failures, credentials.
