@@ -19,3 +19,6 @@ mod alerts;
 
 // What people and Prometheus see: the metric page, the API, the page for a person.
 mod serve;
+
+// What expires when: the sampler on real servers, the forecast against the truth.
+mod ttl;

@@ -127,8 +127,8 @@ impl Estimator {
         self.sample.len()
     }
 
-    /// The picture at `now`. Counters that the sampler keeps (`sampler_lookups`, `rounds`,
-    /// `watched`) are left at zero for it to fill.
+    /// The picture at `now`. What only the sampler knows (its lookups, rounds, cost and
+    /// watch list) is left empty for it to fill.
     pub fn picture(&mut self, now: f64) -> TtlPicture {
         self.sample.expire(now);
         let mass = Mass::at(now, &self.sample, self.groups.count());

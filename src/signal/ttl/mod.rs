@@ -66,6 +66,10 @@ pub struct TtlPicture {
     pub sample_time: Option<f64>,
     /// Lookups the sampler has caused at the servers so far.
     pub sampler_lookups: u64,
+    /// Keys so far that the server refused to look up one by one, or answered oddly.
+    pub odd_keys: u64,
+    /// Share of one core of the server that sampling takes, where the server shows it.
+    pub server_share: Option<f64>,
     /// How far the sampler's rounds have got.
     pub rounds: Rounds,
     /// Keys of the watch list, in configuration order.

@@ -7,8 +7,10 @@ mod connect;
 mod connection;
 mod error;
 mod node;
+mod sampler;
 mod tls;
 
 pub use connection::Connection;
 pub use error::{PollError, PollErrorKind};
 pub use node::Node;
+pub use sampler::Sampler;

@@ -1,0 +1,331 @@
+//! The TTL sampler: a rolling scan of the key space, so many keys a second, on the kept connection.
+//!
+//! # Why a scan
+//! `RANDOMKEY` draws keys with unequal chances on Redis (it costs 6 % of the sample, not the
+//! truth) and takes the server 2-3 µs a key where `SCAN` takes 1; a scan that goes on from the
+//! cursor it was given also ends: after a round every key was seen once, and the picture of a small
+//! key space is a census. Its order is that of the keys' hashes, which know nothing of deadlines.
+//! `RANDOMKEY` is what is left where `SCAN` is not allowed.
+//!
+//! # What it does to the server
+//! One small pipeline at a time, [`SLICE_KEYS`] keys or fewer: `PTTL` for the keys that the last
+//! `SCAN` gave, then the next `SCAN`. Never a script, never two at once. `PTTL` looks a key up
+//! without touching its LRU or LFU state. It cannot avoid three things: the server counts each
+//! `PTTL` as a lookup, which is taken out of the exported counters exactly, reply by reply, before
+//! the next `INFO` on the same connection; it emits `keymiss` events for the keys that are gone
+//! already; and it deletes expired keys that a scan meets, a little before it would have done so
+//! by itself. Those were the application's keys and their time was up, so they stay in the count
+//! of expired keys.
+
+mod pace;
+mod slice;
+mod walk;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use redis::Value;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use self::pace::Pace;
+use self::slice::{Answer, Answered, Command, Refusal, Slice};
+use self::walk::Walk;
+use super::{Connection, Node};
+use crate::clock::Clock;
+use crate::config::TtlConfig;
+use crate::reading::info::{Database, Info};
+use crate::signal::counters::OwnLookups;
+use crate::signal::ttl::{Estimator, Groups, Rounds, TtlPicture};
+
+/// Keys in one pipeline at an ordinary pace: about 30 µs of the server's time.
+const SLICE_KEYS: f64 = 20.0;
+
+/// The longest time one pipeline may take. Longer than that the server has other worries.
+const SLICE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// How long an answer counts, seconds. Deadlines do not age, but keys are written again.
+const MAX_AGE: f64 = 300.0;
+
+/// Keys kept at most, whatever the pace: some 5 MB.
+const MAX_SAMPLE: usize = 65_536;
+
+/// How long a refused command is left alone, seconds. Permissions may be granted at run time.
+const REFUSED_PAUSE: f64 = 5.0;
+
+/// How old a picture may be and still be handed out again, seconds: polls may be far more frequent.
+const PICTURE_AGE: f64 = 0.9;
+
+/// Samples one server's deadlines between polls.
+#[derive(Debug)]
+pub struct Sampler {
+    clock: Clock,
+    pace: Pace,
+    estimator: Estimator,
+    walks: BTreeMap<u64, Walk>,
+    databases: Vec<Database>,
+    /// The process that the sample is of.
+    run_id: Option<String>,
+    uptime: f64,
+    /// What gives keys: `SCAN`, or `RANDOMKEY` where that is refused.
+    source: KeySource,
+    /// When `SCAN` is tried again after it was refused, Unix seconds.
+    scan_again: f64,
+    /// Nothing is asked before this time, Unix seconds.
+    paused_until: f64,
+    next: Option<Instant>,
+    lookups: u64,
+    rounds: u64,
+    /// Keys that the server refused to look up or answered oddly.
+    odd: u64,
+    picture: Option<TtlPicture>,
+}
+
+/// The command that gives keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KeySource {
+    Scan,
+    RandomKey,
+}
+
+impl Sampler {
+    /// A sampler that has asked nothing yet. A pace of 0 keys a second keeps it silent.
+    pub fn new(config: &TtlConfig, clock: Clock) -> Sampler {
+        let groups = config.groups.iter().map(|g| (g.name.clone(), g.pattern.clone()));
+        let capacity = (f64::from(config.keys_per_second) * MAX_AGE) as usize;
+        Sampler {
+            clock,
+            pace: Pace::new(config.keys_per_second),
+            estimator: Estimator::new(Groups::new(groups), capacity.min(MAX_SAMPLE), MAX_AGE),
+            walks: BTreeMap::new(),
+            databases: Vec::new(),
+            run_id: None,
+            uptime: 0.0,
+            source: KeySource::Scan,
+            scan_again: 0.0,
+            paused_until: 0.0,
+            next: None,
+            lookups: 0,
+            rounds: 0,
+            odd: 0,
+            picture: None,
+        }
+    }
+
+    /// Asks evenly spread questions until `until`, and returns before it, so that a poll at that
+    /// time finds the connection idle. It may also be dropped at any time: a question under way
+    /// then takes the connection with it (see [`Node::poison`]).
+    pub async fn run(&mut self, node: &mut Node, until: Instant) {
+        match node.info() {
+            Some(info) => self.observe(info),
+            None => return,
+        }
+        loop {
+            let Some(keys) = self.pace.slice(self.key_count()) else { return };
+            let start = self.next.map_or_else(Instant::now, |next| next.max(Instant::now()));
+            if start + self.pace.room() > until {
+                return;
+            }
+            sleep_until(start).await;
+            self.next = Some(start + keys.interval);
+            let now = self.clock.now();
+            if now < self.paused_until {
+                continue;
+            }
+            let Some(slice) = self.slice(now, keys.count) else { continue };
+            let deadline = until.min(Instant::now() + SLICE_TIMEOUT);
+            if !self.ask(node, slice, deadline).await {
+                return;
+            }
+        }
+    }
+
+    /// Takes in what the last poll said; [`Sampler::run`] does so by itself.
+    pub fn observe(&mut self, info: &Info) {
+        let uptime = info.uptime.unwrap_or(self.uptime);
+        if info.run_id != self.run_id || uptime < self.uptime {
+            self.estimator.clear();
+            self.walks.clear();
+            self.picture = None;
+            self.run_id.clone_from(&info.run_id);
+        }
+        self.uptime = uptime;
+        self.pace.observe(self.clock.now(), info);
+        self.databases.clear();
+        // While it loads, the server refuses to look at keys and counts only those loaded so far.
+        if info.loading != Some(true)
+            && let Some(keyspace) = &info.keyspace
+        {
+            self.databases.extend(&keyspace.databases);
+        }
+        self.walks.retain(|index, _| self.databases.iter().any(|d| d.index == *index));
+        self.estimator.observe_spaces(&self.databases);
+    }
+
+    /// What expires when; `None` before the first answer.
+    pub fn picture(&mut self, now: f64) -> Option<TtlPicture> {
+        let fresh =
+            self.picture.as_ref().is_some_and(|p| (0.0..PICTURE_AGE).contains(&(now - p.time)));
+        if !fresh {
+            self.picture = (self.estimator.sample_keys() > 0).then(|| TtlPicture {
+                sampler_lookups: self.lookups,
+                odd_keys: self.odd,
+                server_share: self.pace.server_share(),
+                rounds: Rounds {
+                    complete: self.rounds,
+                    keys_in_round: self.walks.values().map(Walk::keys_in_round).sum(),
+                },
+                ..self.estimator.picture(now)
+            });
+        }
+        self.picture.clone()
+    }
+
+    /// Keys due in the coming second over the mean rate; see [`TtlPicture::due_ratio`].
+    pub fn due_ratio(&mut self, now: f64) -> Option<f64> {
+        self.picture(now)?.due_ratio
+    }
+
+    fn key_count(&self) -> f64 {
+        self.databases.iter().map(|d| d.keys).sum()
+    }
+
+    /// The next question: to the database that is furthest behind its share of the keys.
+    fn slice(&mut self, now: f64, keys: usize) -> Option<Slice> {
+        if now >= self.scan_again {
+            self.source = KeySource::Scan;
+        }
+        let all = self.key_count();
+        let asked: f64 = self.walks.values().map(Walk::asked).sum();
+        let behind = |d: &Database| {
+            let asked_here = self.walks.get(&d.index).map_or(0.0, Walk::asked);
+            d.keys / all - asked_here / asked.max(1.0)
+        };
+        let database = self
+            .databases
+            .iter()
+            .filter(|d| d.keys > 0.0 && self.walks.get(&d.index).is_none_or(|w| w.is_open(now)))
+            .max_by(|a, b| behind(a).total_cmp(&behind(b)))?
+            .index;
+        let source = self.source;
+        Some(self.walks.entry(database).or_default().slice(database, keys, source))
+    }
+
+    /// Asks one question and takes in its answers; `false` when the connection is lost.
+    async fn ask(&mut self, node: &mut Node, slice: Slice, deadline: Instant) -> bool {
+        let sent = self.clock.now();
+        let mut asking = Asking(Some(node));
+        let Some(connection) = asking.connection() else {
+            asking.settled();
+            return false;
+        };
+        let answers = match timeout_at(deadline, connection.ask_all(&slice.pipeline())).await {
+            Ok(Ok(answers)) => answers,
+            // Late, or the connection broke: `asking` gives it up.
+            Ok(Err(_)) | Err(_) => return false,
+        };
+        let Some(node) = asking.settled() else { return false };
+        let received = self.clock.now();
+        self.pace.took(received - sent);
+        // The server read its clock somewhere in between.
+        self.take_in(node, &slice, answers, (sent + received) / 2.0);
+        true
+    }
+
+    fn take_in(&mut self, node: &mut Node, slice: &Slice, answers: Vec<Value>, at: f64) {
+        let answered = slice.read(answers);
+        self.take_in_ttls(node, slice, &answered, at);
+        if let Some(began) = slice.finishes {
+            self.rounds += 1;
+            self.estimator.finish_round(slice.database, began);
+        }
+        let Some(walk) = self.walks.get_mut(&slice.database) else { return };
+        if !answered.selected {
+            walk.close(at);
+            node.note_capability(Command::Select.as_str(), false);
+            return;
+        }
+        match (slice.fetch, answered.fetched) {
+            (Some(fetch), Some(Ok(batch))) => {
+                node.note_capability(fetch.command().as_str(), true);
+                walk.advance(batch, at);
+            }
+            (Some(fetch), Some(Err(refusal))) => {
+                walk.restart();
+                self.refused(node, fetch.command(), refusal);
+            }
+            _ => {}
+        }
+    }
+
+    /// Every answer counts as the lookup that it was at the server, and costs nothing but itself
+    /// when it is odd.
+    fn take_in_ttls(&mut self, node: &mut Node, slice: &Slice, answered: &Answered, at: f64) {
+        let mut own = OwnLookups::default();
+        let mut refused = None;
+        for (key, answer) in slice.keys.iter().zip(&answered.ttls) {
+            match answer {
+                Answer::Left(_) | Answer::NoTtl => own.hits += 1.0,
+                Answer::Gone => own.misses += 1.0,
+                Answer::Refused(refusal) => refused = Some(*refusal),
+                Answer::Odd => self.odd += 1,
+            }
+            if !answered.selected {
+                // The question went to another database: counted, but about no key of this one.
+                continue;
+            }
+            match answer {
+                Answer::Left(left) => self.estimator.draw(at, slice.database, key, Some(*left)),
+                Answer::NoTtl => self.estimator.draw(at, slice.database, key, None),
+                Answer::Gone => self.estimator.gone(slice.database, key),
+                Answer::Refused(_) | Answer::Odd => {}
+            }
+        }
+        node.note_own(own);
+        let lookups = own.hits + own.misses;
+        self.lookups += lookups as u64;
+        self.pace.asked(lookups, slice.fetch.is_some());
+        if let Some(refusal) = refused {
+            self.refused(node, Command::Pttl, refusal);
+        } else if lookups > 0.0 {
+            node.note_capability(Command::Pttl.as_str(), true);
+        }
+    }
+
+    /// Leaves a command alone for a while; a refused `SCAN` makes way for `RANDOMKEY`.
+    fn refused(&mut self, node: &mut Node, command: Command, refusal: Refusal) {
+        let again = self.clock.now() + REFUSED_PAUSE;
+        if refusal == Refusal::NotNow {
+            self.paused_until = again;
+            return;
+        }
+        node.note_capability(command.as_str(), false);
+        match command {
+            Command::Scan => {
+                self.source = KeySource::RandomKey;
+                self.scan_again = again;
+            }
+            Command::RandomKey | Command::Pttl | Command::Select => self.paused_until = again,
+        }
+    }
+}
+
+/// A question under way at a server. Dropped before it is settled, it gives the connection up.
+struct Asking<'a>(Option<&'a mut Node>);
+
+impl<'a> Asking<'a> {
+    fn connection(&mut self) -> Option<&mut Connection> {
+        self.0.as_mut()?.connection()
+    }
+
+    fn settled(mut self) -> Option<&'a mut Node> {
+        self.0.take()
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if let Some(node) = self.0.take() {
+            node.poison();
+        }
+    }
+}
