@@ -35,8 +35,9 @@ fn execute(command: Command) -> anyhow::Result<()> {
             let config = source.load(&flags)?;
             log_to_stderr(config.log);
             let runtime = runtime()?;
-            let result = runtime.block_on(run(config, || source.load(&flags)));
-            // A name that is being resolved cannot be cancelled and must not hold up the end.
+            let result = runtime.block_on(run(config, move || source.load(&flags)));
+            // A name that is being resolved or a file that is being read cannot be cancelled, and
+            // must not hold up the end.
             runtime.shutdown_background();
             Ok(result?)
         }

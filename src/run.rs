@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
-use tokio::task::JoinError;
+use tokio::task::{JoinError, JoinSet};
 use tracing::{error, info, warn};
 
 use crate::board::Board;
@@ -41,9 +41,10 @@ pub enum RunError {
 /// [`RunError`] when it cannot start, or the server ends by itself.
 pub async fn run(
     config: Config,
-    reload: impl Fn() -> Result<Config, ConfigError>,
+    reload: impl Fn() -> Result<Config, ConfigError> + Clone + Send + 'static,
 ) -> Result<(), RunError> {
-    let mut signals = Signals::catch().map_err(RunError::Signals)?;
+    let mut ends = Ends::catch().map_err(RunError::Signals)?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(RunError::Signals)?;
     let wanted = config.web.listen_address;
     let refused = |source| RunError::Listen { address: wanted, source };
     let listener = TcpListener::bind(wanted).await.map_err(refused)?;
@@ -57,13 +58,20 @@ pub async fn run(
     }));
     info!("listening on http://{address}");
 
+    // At most one: reading files may take long, and nothing else waits for it.
+    let mut reloads = JoinSet::new();
     loop {
-        let asked = tokio::select! {
-            asked = signals.next() => asked,
+        tokio::select! {
+            signal = ends.next() => {
+                info!("ending at {signal}");
+                drop(end);
+                return serve_result(server.await);
+            }
             stopped = &mut server => return serve_result(stopped),
-        };
-        match asked {
-            Asked::Reload => match reload() {
+            _ = hangup.recv(), if reloads.is_empty() => {
+                reloads.spawn_blocking(reload.clone());
+            }
+            Some(Ok(loaded)) = reloads.join_next() => match loaded {
                 Ok(new) => {
                     if new.web.listen_address != wanted {
                         warn!("the new listen address {} needs a restart", new.web.listen_address);
@@ -73,11 +81,6 @@ pub async fn run(
                 }
                 Err(error) => keep_old(&board, &error),
             },
-            Asked::End(signal) => {
-                info!("ending at {signal}");
-                drop(end);
-                return serve_result(server.await);
-            }
         }
     }
 }
@@ -98,33 +101,23 @@ fn names(caches: &[CacheConfig]) -> Vec<Arc<str>> {
     caches.iter().map(|cache| Arc::clone(&cache.name)).collect()
 }
 
-/// What a signal asks for.
-enum Asked {
-    Reload,
-    End(&'static str),
-}
-
-/// The signals that the process understands.
-struct Signals {
-    hangup: Signal,
+/// The signals that end the process.
+struct Ends {
     terminate: Signal,
     interrupt: Signal,
 }
 
-impl Signals {
-    fn catch() -> io::Result<Signals> {
-        Ok(Signals {
-            hangup: signal(SignalKind::hangup())?,
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
+impl Ends {
+    fn catch() -> io::Result<Ends> {
+        let terminate = signal(SignalKind::terminate())?;
+        Ok(Ends { terminate, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    async fn next(&mut self) -> Asked {
+    /// Waits for one of them, and names it.
+    async fn next(&mut self) -> &'static str {
         tokio::select! {
-            _ = self.terminate.recv() => Asked::End("SIGTERM"),
-            _ = self.interrupt.recv() => Asked::End("SIGINT"),
-            _ = self.hangup.recv() => Asked::Reload,
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Readers of single values and of maps with known keys. Each notes what is wrong and gives what
 //! it can, so that one mistake hides no other.
 
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::io::Read;
 use std::ops::RangeInclusive;
@@ -269,11 +270,14 @@ pub(super) fn choice<T: Copy>(
 
 /// Reports every name that stood before; `names` holds each with the path that has it.
 pub(super) fn unique(names: &[(Arc<str>, String)], problems: &Problems, cure: &str) {
-    for (i, (name, path)) in names.iter().enumerate() {
-        if let Some((_, first)) = names.iter().take(i).find(|(n, _)| n == name) {
+    let mut first: HashMap<&str, &str> = HashMap::new();
+    for (name, path) in names {
+        if let Some(other) = first.get(&**name) {
             let path = below(path, "name");
             let name = quoted(name);
-            problems.add(path, format!("{name} is the name of {first} too; {cure}"));
+            problems.add(path, format!("{name} is the name of {other} too; {cure}"));
+        } else {
+            first.insert(name, path);
         }
     }
 }

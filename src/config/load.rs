@@ -1,5 +1,7 @@
 //! From a file and flags to a [`Config`], or every problem.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -29,14 +31,13 @@ impl Config {
     pub fn from_file(path: &Path, flags: &Flags) -> Result<Config, ConfigError> {
         let source = path.display().to_string();
         let problems = Problems::default();
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
+        let root = match read(path) {
+            Ok(text) => Node::parse(&text, &source, &problems),
             Err(error) => {
                 problems.add(source, format!("cannot be read: {error}"));
-                return problems.or(None);
+                None
             }
         };
-        let root = Node::parse(&text, &source, &problems);
         let config = root.map(|root| file::config(&root, &problems));
         flagged(config, flags, problems)
     }
@@ -69,6 +70,18 @@ impl Config {
         let config = file::config(&root, &problems);
         flagged(Some(config), flags, problems)
     }
+}
+
+/// The text of a file, unless it is far too large for a configuration.
+fn read(path: &Path) -> io::Result<String> {
+    /// A thousand caches with all their keys take less.
+    const LARGEST: u64 = 1 << 20;
+    let mut text = String::new();
+    File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LARGEST {
+        return Err(io::Error::other("larger than 1 MiB, which no configuration is"));
+    }
+    Ok(text)
 }
 
 /// Lets the flags win over the file.

@@ -3,6 +3,7 @@
 //! Deserializing into structs stops at the first mistake. This tree takes any YAML, so that the
 //! readers after it can report all of them, duplicate keys included.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{
@@ -44,6 +45,11 @@ pub(super) enum Value {
 impl Node {
     /// Reads YAML. Broken syntax is one problem, noted at `source`, and gives `None`.
     pub(super) fn parse(text: &str, source: &str, problems: &Problems) -> Option<Node> {
+        if nests_too_deeply(text) {
+            problems
+                .add(source, format!("not valid YAML: over {DEEPEST} brackets are open at once"));
+            return None;
+        }
         match serde_yaml::from_str::<Node>(text) {
             Ok(mut node) => {
                 node.place(String::new(), problems);
@@ -101,21 +107,37 @@ impl Node {
                 }
             }
             Value::Map(entries) => {
-                let mut seen: Vec<String> = Vec::new();
+                let mut seen = HashSet::new();
                 entries.retain_mut(|(key, node)| {
                     node.place(below(&path, key), problems);
-                    let twice = seen.contains(key);
-                    if twice {
+                    let first = seen.insert(key.clone());
+                    if !first {
                         problems.add(&node.path, "given twice; keep one of them");
                     }
-                    seen.push(key.clone());
-                    !twice
+                    first
                 });
             }
             _ => {}
         }
         self.path = path;
     }
+}
+
+/// Brackets that may be open at once; the configuration needs five.
+const DEEPEST: usize = 100;
+
+/// The YAML parser's time grows with the square of the brackets that are open, and it looks for
+/// their end before it looks at their depth. Brackets in text and comments count here too.
+fn nests_too_deeply(text: &str) -> bool {
+    let mut open: usize = 0;
+    text.bytes().any(|byte| {
+        match byte {
+            b'[' | b'{' => open += 1,
+            b']' | b'}' => open = open.saturating_sub(1),
+            _ => {}
+        }
+        open > DEEPEST
+    })
 }
 
 /// The path of a key below a path.

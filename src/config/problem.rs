@@ -1,10 +1,11 @@
 //! Everything that is wrong with a configuration, collected before anything is said.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fmt;
 
 /// One problem: where it is and how the value should look.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Problem {
     /// Where: a path such as `caches[0].poll_interval`, a flag, or a file name.
     pub path: String,
@@ -34,20 +35,21 @@ pub(super) struct Problems {
 }
 
 impl Problems {
-    /// Notes a problem. What `defaults` says wrongly reaches every cache, but is noted once.
+    /// Notes a problem.
     pub(super) fn add(&self, path: impl Into<String>, message: impl Into<String>) {
         let problem = Problem { path: path.into(), message: message.into() };
-        let mut found = self.found.borrow_mut();
-        if !found.contains(&problem) {
-            found.push(problem);
-        }
+        self.found.borrow_mut().push(problem);
     }
 
-    /// The value, if nothing was wrong.
+    /// The value, if nothing was wrong. What `defaults` says wrongly was found once for every
+    /// cache, and is told once.
     pub(super) fn or<T>(self, value: Option<T>) -> Result<T, ConfigError> {
-        match (value, self.found.into_inner()) {
-            (Some(value), found) if found.is_empty() => Ok(value),
-            (_, found) => Err(ConfigError(found)),
+        let mut found = self.found.into_inner();
+        let mut told = HashSet::new();
+        found.retain(|problem| told.insert(problem.clone()));
+        match value {
+            Some(value) if found.is_empty() => Ok(value),
+            _ => Err(ConfigError(found)),
         }
     }
 }

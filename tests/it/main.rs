@@ -5,6 +5,8 @@
 mod app;
 // Helpers: real servers, real processes, waiting for conditions.
 mod support;
+// Configuration files: what good ones mean, what is said about bad ones.
+mod config;
 // One Redis server: counters, failures, credentials.
 mod redis;
 
