@@ -162,7 +162,7 @@ fn any_text_is_answered() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("any.yml");
     let good = std::fs::read("tests/config/good/full.yml").expect("a good file");
-    for cut in 0..good.len() {
+    for cut in (0..good.len()).step_by(3) {
         let mut text = good.get(..cut).expect("a part").to_vec();
         // Every fourth text goes on with something that fits nowhere.
         if cut % 4 == 0 {

@@ -7,6 +7,8 @@ mod app;
 mod support;
 // Configuration files: what good ones mean, what is said about bad ones.
 mod config;
+// Arguments, exit codes, signals, reload.
+mod cli;
 // One Redis server: counters, failures, credentials.
 mod redis;
 

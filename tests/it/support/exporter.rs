@@ -18,8 +18,8 @@ impl Exporter {
     /// Starts it with flags; the port is the exporter's own choice.
     pub fn start(args: &[&str]) -> Exporter {
         let mut child = Command::new(env!("CARGO_BIN_EXE_stampede-exporter"))
-            .args(["--web.listen-address", "127.0.0.1:0"])
             .args(args)
+            .args(["--web.listen-address", "127.0.0.1:0"])
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
@@ -91,7 +91,13 @@ impl Exporter {
 
     /// Waits for its end and gives the exit code, if it ended by itself.
     pub fn wait_for_exit(&mut self) -> Option<i32> {
-        wait_for("the exporter ends", || self.child.try_wait().expect("its state")).code()
+        self.wait_for_exit_within(super::PATIENCE)
+    }
+
+    /// As [`Exporter::wait_for_exit`], for an end that must come within `limit`.
+    pub fn wait_for_exit_within(&mut self, limit: std::time::Duration) -> Option<i32> {
+        let ended = || self.child.try_wait().expect("its state");
+        super::wait_for_within(limit, "the exporter ends", ended).code()
     }
 }
 

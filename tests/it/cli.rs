@@ -1,0 +1,243 @@
+//! The program as a person or a service manager meets it: arguments, exit codes, signals.
+
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use crate::support::exporter::Exporter;
+use crate::support::page::Page;
+use crate::support::wait_for;
+
+const FINE: i32 = 0;
+const FAILED: i32 = 1;
+const WRONG_INPUT: i32 = 2;
+
+fn program(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_stampede-exporter")).args(args).output().expect("it starts")
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).expect("UTF-8")
+}
+
+fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).expect("UTF-8")
+}
+
+/// A configuration that listens on a free port and watches servers that are not there.
+fn watching(names: &[&str]) -> String {
+    let cache =
+        |name: &&str| format!("  - {{ name: {name}, redis: {{ addr: redis://127.0.0.1:1 }} }}\n");
+    let caches: String = names.iter().map(cache).collect();
+    format!("web: {{ listen_address: \"127.0.0.1:0\" }}\ncaches:\n{caches}")
+}
+
+fn write(path: &Path, text: &str) {
+    std::fs::write(path, text).expect("the configuration is written");
+}
+
+#[test]
+fn wrong_arguments_end_with_2_and_leave_stdout_alone() {
+    let cases: [(&[&str], &str); 9] = [
+        (&[], "--config.file <FILE>|--redis.addr <URL>"),
+        (&["run"], "--config.file <FILE>|--redis.addr <URL>"),
+        (&["check"], "--config.file <FILE>"),
+        (&["chek", "--config.file", "x"], "similar subcommand exists: 'check'"),
+        (&["--app.url", "http://h/"], "--redis.addr"),
+        (&["--config.file", "x", "--redis.addr", "redis://h"], "cannot be used with"),
+        (&["--config.file", "x", "--app.url", "http://h/"], "cannot be used with"),
+        (&["--redis.addr", "redis://h", "--log.level", "loud"], "error, warn, info, debug, trace"),
+        (&["--redis.addr", "redis://h", "--web.listen-address", "nowhere"], "--web.listen-address"),
+    ];
+    for (args, part) in cases {
+        let output = program(args);
+        assert_eq!(output.status.code(), Some(WRONG_INPUT), "{args:?}: {output:?}");
+        assert!(stderr(&output).contains(part), "{args:?}: {}", stderr(&output));
+        assert_eq!(stdout(&output), "", "{args:?}");
+    }
+}
+
+#[test]
+fn help_and_version_are_answers() {
+    let help = program(&["--help"]);
+    assert_eq!(help.status.code(), Some(FINE));
+    for flag in
+        ["--config.file", "--redis.addr", "--app.url", "--web.listen-address", "--log.level"]
+    {
+        assert!(stdout(&help).contains(flag), "{flag}: {}", stdout(&help));
+    }
+    let version = program(&["--version"]);
+    assert_eq!(version.status.code(), Some(FINE));
+    assert_eq!(stdout(&version), concat!("stampede-exporter ", env!("CARGO_PKG_VERSION"), "\n"));
+}
+
+#[test]
+fn check_says_that_a_file_is_fine_in_one_line() {
+    let output = program(&["check", "--config.file", "tests/config/good/full.yml"]);
+    assert_eq!(output.status.code(), Some(FINE), "{}", stderr(&output));
+    assert_eq!(
+        stdout(&output),
+        "tests/config/good/full.yml: fine; caches 2, applications 3, listening on [::1]:19122\n"
+    );
+    assert_eq!(stderr(&output), "");
+}
+
+#[test]
+fn check_and_run_say_every_problem_and_end_with_2() {
+    let file = "tests/config/bad/types.yml";
+    let expected = std::fs::read_to_string("tests/config/bad/types.expected").expect("the lines");
+    for verb in [&["check"][..], &["run"], &[]] {
+        let output = program(&[verb, &["--config.file", file]].concat());
+        assert_eq!(output.status.code(), Some(WRONG_INPUT), "{verb:?}");
+        assert_eq!(stderr(&output), expected, "{verb:?}");
+        assert_eq!(stdout(&output), "", "{verb:?}");
+    }
+}
+
+#[test]
+fn a_password_may_come_from_the_environment() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("env.yml");
+    let redis = "{ addr: redis://h, password_env: STAMPEDE_TEST_PASSWORD }";
+    write(&path, &format!("caches:\n  - {{ name: a, redis: {redis} }}\n"));
+    let check = |password: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_stampede-exporter"));
+        command.arg("check").arg("--config.file").arg(&path);
+        command.env_remove("STAMPEDE_TEST_PASSWORD");
+        command.envs(password.map(|p| ("STAMPEDE_TEST_PASSWORD", p)));
+        command.output().expect("it starts").status.code()
+    };
+    assert_eq!(check(Some("secret")), Some(FINE));
+    assert_eq!(check(Some("")), Some(FINE), "an empty password is one");
+    assert_eq!(check(None), Some(WRONG_INPUT));
+}
+
+#[test]
+fn an_address_in_use_is_one_clear_line_and_1() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("its address").to_string();
+    let args = ["--redis.addr", "redis://127.0.0.1:1", "--web.listen-address", &address];
+    let output = program(&args);
+    assert_eq!(output.status.code(), Some(FAILED));
+    assert_eq!(
+        stderr(&output),
+        format!(
+            "stampede-exporter: cannot listen on {address}: Address already in use (os error 98)\n"
+        )
+    );
+}
+
+#[test]
+fn flags_win_over_the_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("flags.yml");
+    // Nobody may listen there; the flag of the fixture takes a free port.
+    write(&path, &watching(&["a"]).replace("127.0.0.1:0", "192.0.2.1:80"));
+    let path = path.display().to_string();
+    let exporter = Exporter::start(&["--config.file", &path, "--log.format", "json"]);
+    let log = exporter.log();
+    assert!(log.starts_with("{\"timestamp\":"), "{log}");
+    let exporter = Exporter::start(&["run", "--config.file", &path, "--log.level", "debug"]);
+    assert!(!exporter.log().starts_with('{'), "{}", exporter.log());
+}
+
+#[test]
+fn sigterm_and_sigint_end_within_a_second() {
+    for name in ["TERM", "INT"] {
+        let mut exporter = Exporter::start(&["--redis.addr", "redis://127.0.0.1:1"]);
+        exporter.signal(name);
+        let code = exporter.wait_for_exit_within(Duration::from_secs(1));
+        assert_eq!(code, Some(FINE), "{}", exporter.log());
+        assert!(exporter.log().contains(&format!("ending at SIG{name}")), "{}", exporter.log());
+    }
+}
+
+#[test]
+fn clients_that_hold_on_do_not_hold_up_the_end() {
+    let mut exporter = Exporter::start(&["--redis.addr", "redis://127.0.0.1:1"]);
+    let mut half = TcpStream::connect(("127.0.0.1", exporter.port)).expect("a connection");
+    std::io::Write::write_all(&mut half, b"GET /metrics HTTP/1.1\r\nHost:")
+        .expect("half a request");
+    exporter.get("/-/healthy");
+    exporter.signal("TERM");
+    assert_eq!(exporter.wait_for_exit(), Some(FINE), "{}", exporter.log());
+}
+
+#[test]
+fn sighup_takes_a_good_file_and_keeps_the_old_one_for_a_bad_one() {
+    const SUCCESSFUL: &str = "stampede_config_reload_successful";
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("reload.yml");
+    write(&path, &watching(&["one", "two"]));
+    let exporter = Exporter::start(&["--config.file", &path.display().to_string()]);
+    assert_eq!(exporter.metric(SUCCESSFUL), Some(1.0));
+    let status = |cache: &str| exporter.get(&format!("/metrics?cache={cache}")).status;
+    assert_eq!((status("one"), status("two"), status("three")), (200, 200, 404));
+
+    write(&path, &watching(&["two", "two"]).replace("caches", "cachs"));
+    exporter.signal("HUP");
+    exporter.wait_for_metric(SUCCESSFUL, |value| value == 0.0);
+    wait_for("every problem in the log", || {
+        let log = exporter.log();
+        (log.contains("caches: missing") && log.contains("cachs: unknown key")).then_some(())
+    });
+    assert_eq!((status("one"), status("two"), status("three")), (200, 200, 404));
+
+    std::fs::remove_file(&path).expect("the file goes");
+    exporter.signal("HUP");
+    wait_for("the missing file in the log", || {
+        exporter.log().contains("cannot be read").then_some(())
+    });
+    assert_eq!((status("one"), exporter.metric(SUCCESSFUL)), (200, Some(0.0)));
+
+    write(&path, &watching(&["two", "three"]));
+    exporter.signal("HUP");
+    exporter.wait_for_metric(SUCCESSFUL, |value| value == 1.0);
+    assert_eq!((status("one"), status("two"), status("three")), (404, 200, 200));
+}
+
+#[test]
+fn no_secret_leaves_the_process() {
+    const SECRET: &str = "CANARY-1";
+    let page = Page::start("cache_hits_total 1\n");
+    let app = page.url().replace("://", &format!("://user:{SECRET}@"));
+    // Nobody listens on port 1, so that every failure has its say.
+    let redis = format!("redis://user:{SECRET}@127.0.0.1:1");
+    let args = ["--redis.addr", &redis, "--app.url", &app, "--log.level", "trace"];
+    for format in ["text", "json"] {
+        let exporter = Exporter::start(&[&args[..], &["--log.format", format]].concat());
+        for target in [
+            "/",
+            "/metrics",
+            "/-/healthy",
+            "/-/ready",
+            "/api/v1/caches",
+            "/api/v1/incidents",
+            "/config",
+        ] {
+            let answer = exporter.get(target);
+            assert!(!format!("{answer:?}").contains(SECRET), "{target}: {answer:?}");
+        }
+        exporter.signal("HUP");
+        wait_for("the reload", || exporter.log().contains("reloaded").then_some(()));
+        assert!(!exporter.log().contains(SECRET), "{}", exporter.log());
+    }
+
+    let spaced = format!("redis://:{SECRET} {SECRET}@h");
+    let refused: [&[&str]; 8] = [
+        &["--redis.addr", &redis, "--help"],
+        &["--redis.addr", &redis, "--config.file", "x"],
+        &["--redis.addr", &redis, "--log.level", &redis],
+        &["--redis.addr", &redis, "--web.listen-address", &app],
+        &["--redis.addr", &redis, "--record.dir", "/nonexistent"],
+        &["--redis.addr", &format!("redis://:{SECRET}/@h"), "--app.url", SECRET],
+        &[&redis],
+        &[&spaced],
+    ];
+    for args in refused {
+        let output = program(args);
+        let said = format!("{}{}", stdout(&output), stderr(&output));
+        assert!(!said.contains(SECRET), "{args:?}: {said}");
+    }
+}
