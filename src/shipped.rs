@@ -1,7 +1,11 @@
-//! What ships beside the binary, inside it: whoever has the program has its rules and runbooks.
+//! What ships beside the binary, inside it: whoever has the program has its rules, dashboard
+//! and runbooks.
 
 /// The recording rules and alerts, as a rule file of Prometheus: what `rules` prints.
 pub const RULES: &str = include_str!("../alerts/stampede.yml");
+
+/// The dashboard, as JSON for Grafana, to provision or to import: what `dashboard` prints.
+pub const DASHBOARD: &str = include_str!("../dashboards/stampede.json");
 
 /// The runbook of an alert or of a cause, Markdown: what the last part of an alert's `runbook_url`
 /// names, without `.md`.

@@ -26,3 +26,5 @@ mod serve;
 
 // What expires when: the sampler on real servers, the forecast against the truth.
 mod ttl;
+// The shipped dashboard, and the whole chain from Redis to an alert in Prometheus.
+mod dashboard;

@@ -3,6 +3,7 @@
 
 pub mod exporter;
 pub mod page;
+pub mod prometheus;
 pub mod redis;
 
 use std::io::{Read, Write};

@@ -1,0 +1,125 @@
+//! A real Prometheus.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use super::redis::free_port;
+use super::{PATIENCE, wait_for};
+
+/// A Prometheus of the test's own that scrapes every second, killed when dropped.
+pub struct Prometheus {
+    child: Child,
+    pub port: u16,
+    _dir: tempfile::TempDir,
+}
+
+impl Prometheus {
+    /// Scrapes this port of the machine and evaluates these rules.
+    pub fn start(target: u16, rules: &str) -> Prometheus {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let config = format!(
+            "global: {{ scrape_interval: 1s, evaluation_interval: 1s }}\n\
+             rule_files: [rules.yml]\n\
+             scrape_configs:\n\
+             - job_name: stampede\n  \
+               static_configs: [{{ targets: ['127.0.0.1:{target}'] }}]\n"
+        );
+        let file = dir.path().join("prometheus.yml");
+        std::fs::write(&file, config).expect("the configuration is written");
+        std::fs::write(dir.path().join("rules.yml"), rules).expect("the rules are written");
+        let port = free_port();
+        let child = Command::new("prometheus")
+            .arg(format!("--config.file={}", file.display()))
+            .arg(format!("--storage.tsdb.path={}", dir.path().join("data").display()))
+            .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|e| panic!("prometheus: {e}; `make tools` installs what tests need"));
+        let mut prometheus = Prometheus { child, port, _dir: dir };
+        wait_for("Prometheus is ready", || {
+            if let Some(status) = prometheus.child.try_wait().expect("its state") {
+                panic!("Prometheus ended with {status}; port {port}");
+            }
+            prometheus.get("/-/ready").filter(|(status, _)| *status == 200)
+        });
+        prometheus
+    }
+
+    /// The series of an expression now.
+    pub fn query(&self, expr: &str) -> Vec<Value> {
+        self.result(&format!("/api/v1/query?query={}", encoded(expr)))
+    }
+
+    /// The series of an expression between two times, a point a second.
+    pub fn query_range(&self, expr: &str, from: f64, to: f64) -> Vec<Value> {
+        let expr = encoded(expr);
+        self.result(&format!("/api/v1/query_range?query={expr}&start={from}&end={to}&step=1"))
+    }
+
+    /// The values that a label has on a selector's series.
+    pub fn label_values(&self, selector: &str, label: &str) -> Vec<String> {
+        let data =
+            self.data(&format!("/api/v1/label/{label}/values?match[]={}", encoded(selector)));
+        let values = data.as_array().expect("a list of values");
+        values.iter().map(|v| v.as_str().expect("a text").to_owned()).collect()
+    }
+
+    /// Unix seconds by Prometheus' own clock.
+    pub fn now(&self) -> f64 {
+        self.query("time()").first().and_then(|s| number(&s["value"][1])).expect("the time")
+    }
+
+    fn result(&self, target: &str) -> Vec<Value> {
+        let data = self.data(target);
+        match &data["result"] {
+            // A scalar is one pair; it is wrapped to look like a series.
+            Value::Array(pair) if data["resultType"] == "scalar" => {
+                vec![serde_json::json!({ "value": pair })]
+            }
+            Value::Array(series) => series.clone(),
+            other => panic!("{target}: {other}"),
+        }
+    }
+
+    fn data(&self, target: &str) -> Value {
+        let (status, body) = self.get(target).expect("Prometheus answers");
+        assert_eq!(status, 200, "{target}: {body}");
+        let mut answer: Value = serde_json::from_str(&body).expect("JSON");
+        answer["data"].take()
+    }
+
+    /// HTTP/1.0, so that the body comes in one piece and ends with the connection.
+    fn get(&self, target: &str) -> Option<(u16, String)> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        write!(stream, "GET {target} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).ok()?;
+        let (head, body) = text.split_once("\r\n\r\n")?;
+        Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A sample's value, which the API gives as text; `None` for NaN.
+pub fn number(value: &Value) -> Option<f64> {
+    value.as_str()?.parse().ok().filter(|v: &f64| !v.is_nan())
+}
+
+fn encoded(text: &str) -> String {
+    let byte = |b: u8| match b {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => (b as char).to_string(),
+        _ => format!("%{b:02X}"),
+    };
+    text.bytes().map(byte).collect()
+}
