@@ -8,6 +8,7 @@ use clap::error::ErrorKind;
 use clap::{ArgGroup, Args, Parser, Subcommand};
 
 use crate::config::{Config, ConfigError, Flags, LogFormat, LogLevel};
+use crate::shipped;
 
 /// What the user asked for.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub enum Command {
     Run(Source, Flags),
     /// Say what is wrong with a configuration.
     Check(PathBuf),
+    /// Print something that ships inside the program.
+    Print(&'static str),
 }
 
 /// Where the configuration comes from; read again at every reload.
@@ -100,6 +103,10 @@ enum Verb {
     Run(RunArgs),
     /// Say everything that is wrong with a configuration file
     Check(CheckArgs),
+    /// Print the recording rules and alerts, a rule file for Prometheus
+    Rules,
+    /// Print the dashboard, JSON for Grafana
+    Dashboard,
 }
 
 #[derive(Debug, Args)]
@@ -150,6 +157,8 @@ impl Typed {
         match self.verb {
             Some(Verb::Run(args)) => args.command(),
             Some(Verb::Check(args)) => Command::Check(args.config),
+            Some(Verb::Rules) => Command::Print(shipped::RULES),
+            Some(Verb::Dashboard) => Command::Print(shipped::DASHBOARD),
             None => self.run.command(),
         }
     }

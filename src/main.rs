@@ -42,6 +42,7 @@ fn execute(command: Command) -> anyhow::Result<()> {
             Ok(result?)
         }
         Command::Check(file) => check(&file),
+        Command::Print(text) => print(text),
     }
 }
 

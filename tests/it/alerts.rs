@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_yaml::Value;
 use stampede_exporter::detect::Cause;
-use stampede_exporter::shipped::{RULES, RUNBOOKS, runbook};
+use stampede_exporter::shipped::{DASHBOARD, RULES, RUNBOOKS, runbook};
 
 use crate::support::run;
 
@@ -77,6 +77,16 @@ fn promtool(arguments: &[&str], files: &[PathBuf]) {
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "promtool {arguments:?}:\n{text}\n{errors}");
+}
+
+#[test]
+fn the_program_prints_what_it_ships() {
+    for (verb, text) in [("rules", RULES), ("dashboard", DASHBOARD)] {
+        let output = run(env!("CARGO_BIN_EXE_stampede-exporter"), &[verb]);
+        assert!(output.status.success(), "{verb}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), text, "{verb}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{verb}");
+    }
 }
 
 #[test]
