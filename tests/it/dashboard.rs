@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use stampede_exporter::shipped::{DASHBOARD, RULES};
+use stampede_exporter::shipped::DASHBOARD;
 
 fn dashboard() -> Value {
     serde_json::from_str(DASHBOARD).expect("the dashboard is JSON")

@@ -20,11 +20,11 @@ mod info;
 mod counters;
 // The shipped rules and runbooks.
 mod alerts;
+// The shipped dashboard, and the whole chain from Redis to an alert in Prometheus.
+mod dashboard;
 
 // What people and Prometheus see: the metric page, the API, the page for a person.
 mod serve;
 
 // What expires when: the sampler on real servers, the forecast against the truth.
 mod ttl;
-// The shipped dashboard, and the whole chain from Redis to an alert in Prometheus.
-mod dashboard;
