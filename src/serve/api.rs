@@ -125,6 +125,8 @@ pub(super) struct IncidentJson<'a> {
     score: f64,
     p_value: Option<f64>,
     evidence: BTreeMap<&'static str, f64>,
+    /// The path of the cause's runbook on this server.
+    runbook: String,
 }
 
 impl<'a> CacheJson<'a> {
@@ -185,6 +187,7 @@ impl<'a> IncidentJson<'a> {
             score: incident.score,
             p_value: incident.p_value,
             evidence: incident.evidence.iter().copied().collect(),
+            runbook: format!("/runbooks/{}", incident.cause.as_str()),
         }
     }
 }

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -28,6 +28,7 @@ pub use metrics::{Build, render};
 
 use crate::board::{Board, View};
 use crate::clock::Clock;
+use crate::shipped;
 use api::{CacheJson, IncidentJson, newest_first};
 use history::History;
 use query::{QueryError, Wanted};
@@ -91,6 +92,7 @@ fn routes(state: Arc<Served>) -> Router {
         .route("/api/v1/incidents", get(incidents))
         .route("/api/v1/history", get(history))
         .route("/", get(person))
+        .route("/runbooks/{name}", get(runbook))
         .route("/assets/page.css", get(|| asset("text/css; charset=utf-8", page::STYLE)))
         .route("/assets/page.js", get(|| asset("text/javascript; charset=utf-8", page::SCRIPT)))
         .route("/assets/icon.svg", get(|| asset("image/svg+xml", page::ICON)))
@@ -194,12 +196,27 @@ fn json(value: &impl Serialize) -> Response {
 async fn person(State(served): State<Arc<Served>>, uri: Uri) -> Result<Response, QueryError> {
     Wanted::parse(&uri, &[])?;
     let text = page::render(&served.board.view(), &Build::this(), served.clock.now());
+    Ok(html(text))
+}
+
+async fn runbook(Path(name): Path<String>) -> Response {
+    match shipped::runbook(&name) {
+        Some(text) => html(page::runbook(&name, text)),
+        None => {
+            let names: Vec<_> = shipped::RUNBOOKS.iter().map(|(name, _)| *name).collect();
+            let text = format!("no runbook named {name:?}; there are: {}\n", names.join(", "));
+            (StatusCode::NOT_FOUND, text).into_response()
+        }
+    }
+}
+
+fn html(text: String) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CONTENT_SECURITY_POLICY, page::SECURITY_POLICY),
         (header::REFERRER_POLICY, "no-referrer"),
     ];
-    Ok((headers, text).into_response())
+    (headers, text).into_response()
 }
 
 async fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {

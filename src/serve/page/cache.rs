@@ -98,7 +98,8 @@ fn stampede(page: &mut Html, incident: &Incident, now: f64) {
         }
         page.raw(".");
     }
-    page.raw("</p>\n");
+    page.raw("</p>\n<p><a class=\"runbook-link\" href=\"runbooks/");
+    page.text(incident.cause.as_str()).raw("\">Runbook: what to do now</a></p>\n");
 }
 
 fn figures(page: &mut Html, cache: &Snapshot) {

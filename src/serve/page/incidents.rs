@@ -57,5 +57,6 @@ fn entry(page: &mut Html, cache: &Snapshot, incident: &Incident, now: f64) {
     for (name, value) in &incident.evidence {
         page.raw(" · ").text(name.replace('_', " ")).raw(" <b>").text(number(*value)).raw("</b>");
     }
-    page.raw("</p></details>\n");
+    page.raw(" · <a href=\"runbooks/").text(incident.cause.as_str());
+    page.raw("\">runbook</a></p></details>\n");
 }

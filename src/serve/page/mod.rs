@@ -7,6 +7,7 @@
 mod cache;
 mod html;
 mod incidents;
+mod markdown;
 mod words;
 
 use crate::board::View;
@@ -36,11 +37,8 @@ const OPEN_CHARTS: usize = 3;
 /// The whole page at `now`, Unix seconds.
 pub(super) fn render(view: &View, build: &Build<'_>, now: f64) -> String {
     let mut page = Html::default();
-    page.raw(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <link rel=\"icon\" href=\"assets/icon.svg\" type=\"image/svg+xml\">\n\
+    page.raw(HEAD).raw(
+        "<link rel=\"icon\" href=\"assets/icon.svg\" type=\"image/svg+xml\">\n\
          <link rel=\"stylesheet\" href=\"assets/page.css\">\n\
          <script src=\"assets/page.js\" defer></script>\n<title>",
     );
@@ -60,6 +58,25 @@ pub(super) fn render(view: &View, build: &Build<'_>, now: f64) -> String {
     );
     page.into_string()
 }
+
+/// A runbook as a page of its own, without a script.
+pub(super) fn runbook(name: &str, markdown: &str) -> String {
+    let mut page = Html::default();
+    page.raw(HEAD).raw(
+        "<link rel=\"icon\" href=\"../assets/icon.svg\" type=\"image/svg+xml\">\n\
+         <link rel=\"stylesheet\" href=\"../assets/page.css\">\n<title>",
+    );
+    page.text(name).raw(" · runbook</title>\n</head>\n<body class=\"runbook\">\n");
+    page.raw("<p><a href=\"../\">← all caches</a></p>\n");
+    markdown::render(&mut page, markdown);
+    page.raw("</body>\n</html>\n");
+    page.into_string()
+}
+
+/// What every page begins with.
+const HEAD: &str = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+    <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+    <meta name=\"color-scheme\" content=\"light dark\">\n";
 
 fn stampedes(view: &View) -> usize {
     view.caches.iter().filter(|cache| cache.incidents.running.is_some()).count()

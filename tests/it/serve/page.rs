@@ -97,3 +97,18 @@ fn a_calm_page_is_calm() {
     assert!(page.contains("None since the exporter started."));
     assert!(!page.contains("STAMPEDE"));
 }
+
+#[test]
+fn every_cause_has_its_runbook_one_link_away() {
+    let server = Server::start(&world::view());
+    assert!(server.get("/").body.contains("<a class=\"runbook-link\" href=\"runbooks/hot_key\">"));
+    for cause in stampede_exporter::detect::Cause::ALL {
+        let answer = server.get(&format!("/runbooks/{}", cause.as_str()));
+        assert_eq!(answer.status, 200);
+        assert!(answer.headers.contains("text/html"));
+        assert!(answer.body.contains(&format!("<h1>Cause: {}</h1>", cause.as_str())));
+    }
+    let answer = server.get("/runbooks/..%2Fsecret");
+    assert_eq!(answer.status, 404);
+    assert!(answer.body.contains("there are: CacheAppSourceDown, "));
+}
