@@ -1,1 +1,212 @@
 //! One task per cache: tick, read, observe, publish.
+//!
+//! The exporter polls on its own timer, although Prometheus' guidance is to read at scrape time: a
+//! stampede is often shorter than the time between two scrapes.
+
+use futures_util::future::join_all;
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval};
+use tracing::{info, warn};
+
+use crate::board::Board;
+use crate::clock::Clock;
+use crate::config::CacheConfig;
+use crate::detect::{Change, Detector, IncidentLog, Verdict};
+use crate::reading::{Lookups, Reach, Reading};
+use crate::signal::counters::Interval;
+use crate::signal::fleet::Fleet;
+use crate::signal::sample::Samples;
+use crate::signal::tally::Step;
+use crate::signal::window::Window;
+use crate::snapshot::{Histogram, NodeTotals, Snapshot};
+use crate::source::app::{AppError, AppSource};
+use crate::source::redis::{Node, PollErrorKind, Sampler};
+
+/// Upper bounds of the poll duration histogram, seconds: a poll over loopback takes well under a
+/// millisecond, one across a continent about 100 ms, and the timeout ends it.
+const POLL_BOUNDS: [f64; 10] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0];
+
+/// The task of one cache; it stops when this is dropped.
+#[derive(Debug)]
+pub struct Handle(JoinHandle<()>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Starts watching a cache; what is seen goes to the board.
+///
+/// # Errors
+/// When a client for an application cannot be built.
+pub fn spawn(config: CacheConfig, board: Board, clock: Clock) -> Result<Handle, AppError> {
+    let monitor = Monitor::new(config, board, clock)?;
+    Ok(Handle(tokio::spawn(monitor.run())))
+}
+
+/// Everything that is known about one cache.
+struct Monitor {
+    config: CacheConfig,
+    board: Board,
+    clock: Clock,
+    node: Node,
+    sampler: Sampler,
+    apps: Vec<AppSource>,
+    fleet: Fleet,
+    samples: Samples,
+    window: Window,
+    detector: Detector,
+    verdict: Verdict,
+    incidents: IncidentLog,
+    polls: u64,
+    poll_errors: Vec<(&'static str, u64)>,
+    poll_duration: Histogram,
+}
+
+impl Monitor {
+    fn new(config: CacheConfig, board: Board, clock: Clock) -> Result<Monitor, AppError> {
+        let apps = config.apps.iter().map(|app| AppSource::new(app, config.poll_timeout, clock));
+        Ok(Monitor {
+            node: Node::new(&config.redis, config.poll_timeout, clock),
+            sampler: Sampler::new(&config.ttl, clock),
+            apps: apps.collect::<Result<_, _>>()?,
+            fleet: Fleet::new(config.window.as_secs_f64()),
+            samples: Samples::default(),
+            window: Window::new(config.window.as_secs_f64(), config.min_lookups as f64),
+            detector: Detector::new(config.detector.clone()),
+            verdict: Verdict::default(),
+            incidents: IncidentLog::default(),
+            polls: 0,
+            poll_errors: PollErrorKind::ALL.iter().map(|kind| (kind.as_str(), 0)).collect(),
+            poll_duration: Histogram::new(&POLL_BOUNDS),
+            config,
+            board,
+            clock,
+        })
+    }
+
+    async fn run(mut self) {
+        let mut ticks = interval(self.config.poll_interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            let tick = ticks.tick().await;
+            self.read().await;
+            self.observe();
+            self.publish();
+            self.sampler.run(&mut self.node, tick + self.config.poll_interval).await;
+        }
+    }
+
+    /// Asks every source at once, so that their counts belong to the same instant.
+    async fn read(&mut self) {
+        let start = self.clock.now();
+        let clock = self.clock;
+        let poll = async {
+            let result = self.node.poll().await;
+            (result, clock.now() - start)
+        };
+        // An application that fails says so in its own state.
+        let reads = join_all(self.apps.iter_mut().map(AppSource::read));
+        let ((poll, seconds), _) = tokio::join!(poll, reads);
+        self.polls += 1;
+        self.poll_duration.observe(seconds);
+        if let Err(error) = poll {
+            let reason = error.kind().as_str();
+            if let Some((_, count)) = self.poll_errors.iter_mut().find(|(r, _)| *r == reason) {
+                *count += 1;
+            }
+        }
+    }
+
+    /// Turns what the sources said into a verdict.
+    fn observe(&mut self) {
+        let reading = self.reading();
+        let Some(sample) = self.samples.next(reading) else { return };
+        self.window.push(&sample);
+        self.verdict = self.detector.observe(&sample);
+        self.incidents.apply(&self.verdict, self.config.keep_incidents);
+        for change in &self.verdict.changes {
+            tell(&self.config.name, change);
+        }
+    }
+
+    /// What the sources of this cache said just now. A source that did not answer is unknown.
+    fn reading(&mut self) -> Reading {
+        let reach = self.node.reach();
+        let mut reading = Reading { time: self.clock.now(), reach, ..Reading::default() };
+        if reach == Reach::Answering {
+            let counters = self.node.counters();
+            let NodeTotals { hits, misses, expired, evicted } = counters.totals();
+            if counters.interval() != Interval::Dropped {
+                reading.lookups.redis = Some(Lookups { hits, misses });
+            }
+            reading.expired = Some(expired);
+            reading.evicted = Some(evicted);
+            reading.flushes = counters.flushes();
+            reading.keys = counters.keys();
+            reading.uptime = counters.uptime();
+            reading.due_ratio = self.sampler.due_ratio(reading.time);
+        }
+        let steps: Vec<&Step> = self.apps.iter().map(AppSource::step).collect();
+        self.fleet.observe(&steps, &mut reading);
+        reading
+    }
+
+    fn publish(&mut self) {
+        let now = self.clock.now();
+        let node = self.node.state();
+        let mut signals = self.window.signals();
+        let mut verdict = self.verdict.clone();
+        let up = node.up;
+        if !up {
+            // What a lost server said last is not what it says now.
+            signals.hit_ratio.redis = None;
+            signals.lookups_per_second.redis = None;
+            signals.misses_per_second.redis = None;
+            verdict.baseline_misses_per_second.redis = None;
+        }
+        self.board.publish(Snapshot {
+            cache: self.config.name.clone(),
+            time: now,
+            nodes: vec![node],
+            apps: self.apps.iter().map(AppSource::state).collect(),
+            polls: self.polls,
+            poll_errors: self.poll_errors.clone(),
+            poll_duration: self.poll_duration.clone(),
+            signals,
+            verdict,
+            incidents: self.incidents.clone(),
+            ttl: self.sampler.picture(now).filter(|_| up),
+        });
+    }
+}
+
+/// Writes what changed for the person who reads the log.
+fn tell(cache: &str, change: &Change) {
+    match change {
+        Change::Started(i) => warn!(
+            cache,
+            cause = i.cause.as_str(),
+            source = i.source.as_str(),
+            baseline_misses_per_second = i.baseline_misses_per_second,
+            peak_misses_per_second = i.peak_misses_per_second,
+            "stampede started"
+        ),
+        Change::Resumed(i) => warn!(cache, cause = i.cause.as_str(), "stampede goes on"),
+        Change::CauseChanged { from, incident } => info!(
+            cache,
+            from = from.as_str(),
+            cause = incident.cause.as_str(),
+            "stampede has another cause"
+        ),
+        Change::Settled(i) => info!(cache, cause = i.cause.as_str(), "cause of the stampede"),
+        Change::Ended(i) => info!(
+            cache,
+            cause = i.cause.as_str(),
+            excess_misses = i.excess_misses,
+            peak_misses_per_second = i.peak_misses_per_second,
+            "stampede ended"
+        ),
+    }
+}

@@ -166,3 +166,19 @@ pub struct Histogram {
     /// Sum of the observations.
     pub sum: f64,
 }
+
+impl Histogram {
+    /// A histogram that holds nothing, with these rising upper bounds.
+    pub fn new(bounds: &[f64]) -> Histogram {
+        Histogram { bounds: bounds.to_vec(), counts: vec![0; bounds.len() + 1], sum: 0.0 }
+    }
+
+    /// Adds one observation.
+    pub fn observe(&mut self, value: f64) {
+        let bucket = self.bounds.partition_point(|bound| *bound < value);
+        if let Some(count) = self.counts.get_mut(bucket) {
+            *count += 1;
+        }
+        self.sum += value;
+    }
+}

@@ -3,7 +3,6 @@
 pub mod counters;
 pub mod fleet;
 pub mod latency;
-pub mod merge;
 pub mod sample;
 pub mod series;
 pub mod tally;

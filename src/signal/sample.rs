@@ -88,6 +88,40 @@ impl Sample {
 /// Uptime is in whole seconds and read a little later than the clock, so it may lag by this much.
 const UPTIME_SLACK: f64 = 2.0;
 
+/// Consecutive readings of one cache, turned into samples.
+///
+/// A reading that knows no lookups leaves a gap. The first one that knows them again is compared
+/// with the last one that did, so that what happened in the gap is one long sample, not nothing.
+#[derive(Debug, Clone, Default)]
+pub struct Samples {
+    before: Option<Reading>,
+    /// The last reading that knew its lookups, while the one before does not.
+    anchor: Option<Reading>,
+}
+
+impl Samples {
+    /// The sample that ends at this reading; `None` at the first one and when no time passed.
+    pub fn next(&mut self, reading: Reading) -> Option<Sample> {
+        let from = if knows_lookups(&reading) { self.anchor.take() } else { None };
+        let sample = from
+            .as_ref()
+            .or(self.before.as_ref())
+            .and_then(|before| Sample::between(before, &reading));
+        if let Some(before) = self.before.take()
+            && knows_lookups(&before)
+            && !knows_lookups(&reading)
+        {
+            self.anchor = Some(before);
+        }
+        self.before = Some(reading);
+        sample
+    }
+}
+
+fn knows_lookups(reading: &Reading) -> bool {
+    reading.lookups.app.is_some() || reading.lookups.redis.is_some()
+}
+
 /// How much a counter rose; `None` when it fell or is unknown on either side.
 fn rise(before: Option<f64>, after: Option<f64>) -> Option<f64> {
     let difference = gauge(after)? - gauge(before)?;
@@ -206,5 +240,19 @@ mod tests {
             assert_eq!((sample.loads, sample.keys, sample.hot_key_share), (None, None, None));
             assert_eq!(redis(&Sample::between(&after, &reading(2.0, 30.0, 30.0)).unwrap()), None);
         }
+    }
+
+    #[test]
+    fn a_gap_becomes_one_long_sample() {
+        let mut samples = Samples::default();
+        let unknown = |time| Reading { time, ..Reading::default() };
+        assert_eq!(samples.next(reading(1.0, 100.0, 10.0)), None, "nothing to compare with");
+        let silent = samples.next(unknown(2.0)).expect("time passed");
+        assert_eq!((silent.dt, redis(&silent)), (1.0, None));
+        assert_eq!(samples.next(unknown(3.0)).map(|s| s.dt), Some(1.0));
+        let after = samples.next(reading(4.0, 190.0, 20.0)).expect("time passed");
+        assert_eq!((after.dt, redis(&after)), (3.0, Some((90.0, 10.0))));
+        let next = samples.next(reading(5.0, 191.0, 20.0)).expect("time passed");
+        assert_eq!((next.dt, redis(&next)), (1.0, Some((1.0, 0.0))));
     }
 }

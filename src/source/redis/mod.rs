@@ -7,7 +7,6 @@ mod connect;
 mod connection;
 mod error;
 mod node;
-mod probe;
 mod sampler;
 mod tls;
 

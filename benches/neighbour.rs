@@ -1,0 +1,171 @@
+//! What watching costs, side by side with Debian's prometheus-redis-exporter on one server, in one
+//! run: time of a scrape, resident memory, and the server's own time.
+//!
+//! `cargo bench --bench neighbour` prints the table. Scrapes of the two take turns, so that a
+//! machine that slows down slows both.
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    unused,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout
+)]
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures time")]
+
+#[path = "../tests/it/support/mod.rs"]
+mod support;
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use support::exporter::Exporter;
+use support::redis::{Redis, free_port};
+use support::{get, run, wait_for, wait_for_within};
+
+/// Scrapes of each exporter.
+const SCRAPES: usize = 2000;
+/// Polls over which the server's own time is measured.
+const POLLS: u64 = 30;
+
+fn main() {
+    let redis = Redis::start();
+    for i in 0..10_000 {
+        if i % 1000 == 0 {
+            let script =
+                "for i = ARGV[1], ARGV[1] + 999 do redis.call('SET', 'k:' .. i, i, 'EX', 3600) end";
+            redis.cli(&["EVAL", script, "0", &i.to_string()]);
+        }
+    }
+
+    let ours = Exporter::start(&["--redis.addr", &redis.url()]);
+    let theirs = Neighbour::start(&redis);
+    ours.wait_for_metric(
+        "stampede_redis_up{cache=\"default\",node=\"127.0.0.1:PORT\"}"
+            .replace("PORT", &redis.port.to_string())
+            .as_str(),
+        |v| v == 1.0,
+    );
+    wait_for("prometheus-redis-exporter answers", || {
+        get(theirs.port, "/metrics").filter(|a| a.body.contains("redis_up 1"))
+    });
+
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..SCRAPES {
+        for (port, times) in [ours.port, theirs.port].into_iter().zip(&mut times) {
+            let start = Instant::now();
+            let answer = get(port, "/metrics").expect("an answer");
+            times.push(start.elapsed());
+            assert_eq!(answer.status, 200);
+        }
+    }
+    let [our_times, their_times] = &mut times;
+    println!(
+        "machine: {} cores; redis-server {}",
+        cores(),
+        redis.info("server", "redis_version").unwrap()
+    );
+    println!("{:<34} {:>14} {:>24}", "", "stampede", "prometheus-redis-exporter");
+    for (name, q) in [("scrape p50", 0.50), ("scrape p99", 0.99)] {
+        let (a, b) = (quantile(our_times, q), quantile(their_times, q));
+        let ratio = b.as_secs_f64() / a.as_secs_f64();
+        println!("{name:<34} {a:>14.1?} {b:>24.1?}   {ratio:.1} times");
+    }
+    let (a, b) = (resident(ours.pid()), resident(theirs.child.id()));
+    println!(
+        "{:<34} {:>11} kB {:>21} kB   {:.2} of it",
+        "resident memory",
+        a,
+        b,
+        a as f64 / b as f64
+    );
+    drop(theirs);
+
+    println!("clients of the server: {}", connections(&redis));
+    redis.cli(&["CONFIG", "RESETSTAT"]);
+    let polls = || ours.metric("stampede_redis_polls_total{cache=\"default\"}");
+    let before = polls().expect("polls are counted");
+    wait_for_within(Duration::from_secs(3 * POLLS), "the polls of the measurement", || {
+        polls().filter(|now| *now >= before + POLLS as f64)
+    });
+    let (calls, usec) = command_stats(&redis, "info").expect("INFO was called");
+    println!(
+        "server time of one poll (INFO): {:.1} us, mean of {calls}",
+        usec as f64 / calls as f64
+    );
+    for command in ["scan", "pttl"] {
+        if let Some((calls, usec)) = command_stats(&redis, command) {
+            println!(
+                "server time of {command}: {usec} us in {calls} calls, while {POLLS} s passed"
+            );
+        }
+    }
+    let node = format!("127.0.0.1:{}", redis.port);
+    let hits = ours.metric(&format!(
+        "stampede_redis_keyspace_hits_total{{cache=\"default\",node=\"{node}\"}}"
+    ));
+    println!("exported hits while nobody else talks to the server: {hits:?}");
+}
+
+fn quantile(times: &mut [Duration], q: f64) -> Duration {
+    times.sort_unstable();
+    times[((times.len() - 1) as f64 * q) as usize]
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(0, usize::from)
+}
+
+/// `VmRSS` of a process, kB.
+fn resident(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("its status");
+    let line = status.lines().find(|l| l.starts_with("VmRSS:")).expect("VmRSS");
+    line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number of kB")
+}
+
+fn connections(redis: &Redis) -> usize {
+    let list = redis.cli(&["CLIENT", "LIST"]);
+    // The one that asks is redis-cli's own.
+    list.lines().filter(|l| !l.contains("cmd=client|list")).count()
+}
+
+/// Calls and microseconds of a command since the last RESETSTAT, by one INFO of our own.
+fn command_stats(redis: &Redis, command: &str) -> Option<(u64, u64)> {
+    let text = redis.info("commandstats", &format!("cmdstat_{command}"))?;
+    let field = |name: &str| {
+        let part = text.split(',').find(|p| p.split('=').next() == Some(name))?;
+        part.split_once('=')?.1.parse().ok()
+    };
+    Some((field("calls")?, field("usec")?))
+}
+
+/// Debian's redis exporter on a port of its own.
+struct Neighbour {
+    child: Child,
+    port: u16,
+}
+
+impl Neighbour {
+    fn start(redis: &Redis) -> Neighbour {
+        let port = free_port();
+        let child = Command::new("prometheus-redis-exporter")
+            .args([
+                "-redis.addr",
+                &redis.url(),
+                "-web.listen-address",
+                &format!("127.0.0.1:{port}"),
+            ])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("prometheus-redis-exporter; `make tools` installs it");
+        Neighbour { child, port }
+    }
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
