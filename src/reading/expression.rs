@@ -370,3 +370,77 @@ impl<'a> Cursor<'a> {
         Err(self.expected("a closing double quote"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The error of a text, without the legal form that follows every one.
+    fn wrong(text: &str) -> String {
+        let error = Expression::parse(text).expect_err(text).to_string();
+        let (place, form) = error.split_once("; legal: ").expect("the legal form");
+        assert!(form.contains("`name{label="));
+        place.to_owned()
+    }
+
+    fn factors(text: &str) -> Vec<f64> {
+        Expression::parse(text).expect(text).terms().iter().map(|term| term.factor).collect()
+    }
+
+    #[test]
+    fn signs_and_scales() {
+        assert_eq!(factors("a"), [1.0]);
+        assert_eq!(factors(" a-b +c "), [1.0, -1.0, 1.0]);
+        assert_eq!(factors("2*a - b * 1e-3 + c / 4"), [2.0, -0.001, 0.25]);
+        assert_eq!(factors("1e+3 * a"), [1000.0]);
+    }
+
+    #[test]
+    fn matchers_are_those_of_promql() {
+        let text = r#"a:b_c{x="1", y!="q\"\\", z=~"GET|P.*", w!~"\\d+",}"#;
+        let expression = Expression::parse(text).expect(text);
+        let matchers = &expression.terms()[0].choices[0].matchers;
+        let fits = |i: usize, value: &str| matchers[i].fits(value);
+        assert!(fits(0, "1") && !fits(0, "11"));
+        assert!(fits(1, "") && !fits(1, "q\"\\"));
+        assert!(fits(2, "GET") && fits(2, "P\n") && !fits(2, "GETS") && !fits(2, "xP"));
+        assert!(fits(3, "a1") && !fits(3, "12"));
+    }
+
+    #[test]
+    fn choices() {
+        let expression = Expression::parse("(a or b{x=\"1\"} or 0)").expect("choices");
+        let term = &expression.terms()[0];
+        let names: Vec<&str> = term.choices.iter().map(|choice| choice.name.as_str()).collect();
+        assert_eq!((names, term.zero_if_absent), (vec!["a", "b"], true));
+        assert!(!Expression::parse("(a)").expect("one choice").terms()[0].zero_if_absent);
+    }
+
+    #[test]
+    fn errors_name_the_place() {
+        assert_eq!(wrong(""), "character 1: expected a series name");
+        assert_eq!(wrong("a -"), "character 4: expected a series name");
+        assert_eq!(wrong("a b"), "character 3: expected `+`, `-` or the end");
+        assert_eq!(wrong("a.b"), "character 2: expected `+`, `-` or the end");
+        assert_eq!(wrong("3"), "character 2: expected `*` after the number");
+        assert_eq!(wrong("a * 0"), "character 5: a scale is a finite number other than 0");
+        assert_eq!(wrong("a / 1e999"), "character 5: a scale is a finite number other than 0");
+        assert_eq!(wrong("é"), "character 1: expected a series name");
+        assert_eq!(wrong("a{x}"), "character 4: expected `=`, `!=`, `=~` or `!~`");
+        assert_eq!(wrong("a{x=1}"), "character 5: expected a value in double quotes");
+        assert_eq!(wrong("a{x=\"é}"), "character 8: expected a closing double quote");
+        assert_eq!(wrong("a{x=\"\" y=\"\"}"), "character 8: expected `,` or `}`");
+        assert_eq!(wrong("a{x=~\"(\"}"), "character 6: `(` is not a usable regular expression");
+        assert_eq!(wrong("(a or 0"), "character 8: expected `)` after `or 0`");
+        assert_eq!(wrong("(a b)"), "character 4: expected `or` or `)`");
+    }
+
+    #[test]
+    fn a_histogram_is_one_selector() {
+        let histogram = HistogramExpression::parse("wait{l=\"x\"} * 0.001").expect("a histogram");
+        assert_eq!((histogram.selector.name.as_str(), histogram.scale), ("wait", 0.001));
+        for text in ["a + b", "(a or b)", "a - a", "(a or 0)", "a * -1"] {
+            assert!(HistogramExpression::parse(text).is_err(), "{text}");
+        }
+    }
+}

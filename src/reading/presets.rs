@@ -5,7 +5,30 @@ use crate::reading::expression::{Expression, ExpressionError, HistogramExpressio
 use crate::reading::mapping::{Counter, Mapping};
 
 /// Every preset, by name.
-const PRESETS: [(&str, &str); 1] = [("native", include_str!("presets/native.txt"))];
+const PRESETS: [(&str, &str); 22] = [
+    ("native", include_str!("presets/native.txt")),
+    ("bentocache", include_str!("presets/bentocache.txt")),
+    ("caffeine", include_str!("presets/caffeine.txt")),
+    ("cashews", include_str!("presets/cashews.txt")),
+    ("django", include_str!("presets/django.txt")),
+    ("dskit", include_str!("presets/dskit.txt")),
+    ("foyer", include_str!("presets/foyer.txt")),
+    ("foyer-hybrid", include_str!("presets/foyer-hybrid.txt")),
+    ("fusioncache", include_str!("presets/fusioncache.txt")),
+    ("gitlab", include_str!("presets/gitlab.txt")),
+    ("gocache", include_str!("presets/gocache.txt")),
+    ("groupcache", include_str!("presets/groupcache.txt")),
+    ("guava", include_str!("presets/guava.txt")),
+    ("memcached", include_str!("presets/memcached.txt")),
+    ("micrometer", include_str!("presets/micrometer.txt")),
+    ("ncps-lock", include_str!("presets/ncps-lock.txt")),
+    ("nginx-vts", include_str!("presets/nginx-vts.txt")),
+    ("opencti-lock", include_str!("presets/opencti-lock.txt")),
+    ("opik-lock", include_str!("presets/opik-lock.txt")),
+    ("souin", include_str!("presets/souin.txt")),
+    ("spring-redis", include_str!("presets/spring-redis.txt")),
+    ("varnish", include_str!("presets/varnish.txt")),
+];
 
 /// The names that `preset:` takes in the configuration.
 pub fn preset_names() -> impl Iterator<Item = &'static str> {

@@ -3,6 +3,8 @@
 
 // The applications' pages over HTTP.
 mod app;
+// The presets against pages of the libraries they are for.
+mod presets;
 // Helpers: real servers, real processes, waiting for conditions.
 mod support;
 // Configuration files: what good ones mean, what is said about bad ones.
