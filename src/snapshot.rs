@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::detect::{IncidentLog, Verdict};
 use crate::reading::{BySource, Source};
-use crate::signal::ttl::TtlPicture;
+use crate::signal::ttl::{Estimate, TtlPicture};
 use crate::signal::window::Signals;
 
 /// One cache at one instant.
@@ -70,6 +70,21 @@ impl Snapshot {
     /// What expires when, while a server answers.
     pub fn current_ttl(&self) -> Option<&TtlPicture> {
         self.ttl.as_ref().filter(|_| self.answers(Source::Redis))
+    }
+
+    /// Lookups a second, as the applications count them, else as the server does.
+    pub fn nearest_lookups_per_second(&self) -> Option<f64> {
+        let lookups = self.current(&self.signals.lookups_per_second);
+        lookups.app.or(lookups.redis)
+    }
+
+    /// Misses a second that the costliest coming expiry wave adds at its peak; `None` without a
+    /// wave or a lookup rate.
+    pub fn costliest_wave(&self) -> Option<Estimate> {
+        let lookups = self.nearest_lookups_per_second()?;
+        let waves = self.current_ttl()?.waves.iter();
+        let costs = waves.map(|wave| wave.extra_misses_per_second(lookups));
+        costs.max_by(|a, b| a.value.total_cmp(&b.value))
     }
 }
 

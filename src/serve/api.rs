@@ -9,7 +9,9 @@ use super::state::State;
 use super::time::rfc3339;
 use crate::detect::{Incident, SignalKind};
 use crate::reading::BySource;
-use crate::signal::ttl::{DUE_WINDOWS, Forecast, TTL_BOUNDS, TtlPicture};
+use crate::signal::ttl::{
+    DUE_WINDOWS, Estimate, Forecast, TTL_BOUNDS, TtlPicture, Watched, WatchedState, Wave,
+};
 use crate::snapshot::{AppState, NodeState, Snapshot};
 
 /// One cache in `/api/v1/caches`.
@@ -86,6 +88,41 @@ struct TtlJson<'a> {
     bounds: &'static [f64],
     all: ForecastJson,
     groups: Vec<GroupJson<'a>>,
+    /// Soonest first.
+    waves: Vec<WaveJson<'a>>,
+    watched: Vec<WatchedJson<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct WaveJson<'a> {
+    group: &'a str,
+    starts_at: String,
+    starts_timestamp: f64,
+    ends_at: String,
+    ends_timestamp: f64,
+    announced_at: String,
+    keys: EstimateJson,
+    peak_keys_per_second: EstimateJson,
+    /// Share of the group's keys that have a deadline, 0 to 1.
+    group_share: f64,
+    extra_misses_per_second: Option<EstimateJson>,
+}
+
+/// A number with its 95 % interval.
+#[derive(Debug, Serialize)]
+struct EstimateJson {
+    value: f64,
+    low: f64,
+    high: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct WatchedJson<'a> {
+    watch: &'a str,
+    /// `null` while unknown.
+    exists: Option<bool>,
+    expires_at: Option<String>,
+    expires_timestamp: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -161,7 +198,7 @@ impl<'a> CacheJson<'a> {
             misses_per_expiry: signals.misses_per_expiry,
             nodes: cache.nodes.iter().map(node).collect(),
             apps: cache.apps.iter().map(app).collect(),
-            ttl: cache.current_ttl().map(ttl),
+            ttl: cache.current_ttl().map(|ttl| picture(ttl, cache.nearest_lookups_per_second())),
         }
     }
 }
@@ -243,7 +280,7 @@ fn app(app: &AppState) -> AppJson<'_> {
     }
 }
 
-fn ttl(picture: &TtlPicture) -> TtlJson<'_> {
+fn picture(picture: &TtlPicture, lookups_per_second: Option<f64>) -> TtlJson<'_> {
     TtlJson {
         sample_keys: picture.sample_keys,
         sampled_at: picture.sample_time.map(rfc3339),
@@ -260,6 +297,41 @@ fn ttl(picture: &TtlPicture) -> TtlJson<'_> {
                 forecast: forecast(&g.forecast),
             })
             .collect(),
+        waves: picture.waves.iter().map(|one| wave(one, lookups_per_second)).collect(),
+        watched: picture.watched.iter().map(watched).collect(),
+    }
+}
+
+fn wave(wave: &Wave, lookups_per_second: Option<f64>) -> WaveJson<'_> {
+    WaveJson {
+        group: &wave.group,
+        starts_at: rfc3339(wave.start),
+        starts_timestamp: wave.start,
+        ends_at: rfc3339(wave.end),
+        ends_timestamp: wave.end,
+        announced_at: rfc3339(wave.announced),
+        keys: estimate(wave.keys),
+        peak_keys_per_second: estimate(wave.peak_keys_per_second),
+        group_share: wave.group_share,
+        extra_misses_per_second: lookups_per_second
+            .map(|lookups| estimate(wave.extra_misses_per_second(lookups))),
+    }
+}
+
+fn estimate(estimate: Estimate) -> EstimateJson {
+    EstimateJson { value: estimate.value, low: estimate.low, high: estimate.high }
+}
+
+fn watched(watched: &Watched) -> WatchedJson<'_> {
+    let due = match watched.state {
+        Some(WatchedState::Due(at)) => Some(at),
+        _ => None,
+    };
+    WatchedJson {
+        watch: &watched.name,
+        exists: watched.state.map(|state| state != WatchedState::Missing),
+        expires_at: due.map(rfc3339),
+        expires_timestamp: due,
     }
 }
 

@@ -13,7 +13,7 @@ use prometheus::{Encoder, TextEncoder};
 
 use crate::board::View;
 use crate::reading::Source;
-use crate::signal::ttl::TtlPicture;
+use crate::signal::ttl::{Estimate, TtlPicture};
 use crate::snapshot::{AppState, NodeState, Snapshot};
 
 /// The content type of the page, whatever the client asked for: Prometheus reads this form too
@@ -166,6 +166,13 @@ impl<'a> Series<'a> {
             metric.set_gauge(gauge);
         }
         self.metrics.push(metric);
+    }
+
+    /// Adds an estimate and its interval, told apart by the last label.
+    fn add_estimate(&mut self, estimate: Estimate) {
+        self.add(&["low"], Some(estimate.low));
+        self.add(&["estimate"], Some(estimate.value));
+        self.add(&["high"], Some(estimate.high));
     }
 
     /// Adds a histogram: `counts` has one count a bound, not added up, then those above the last.

@@ -4,11 +4,8 @@
 
 use super::{Kind, Origin, Row};
 use crate::detect::{Cause, SignalKind};
-use crate::signal::ttl::{DUE_WINDOWS, Forecast, TTL_BOUNDS, TtlPicture};
+use crate::signal::ttl::{ALL_GROUP, DUE_WINDOWS, Forecast, TTL_BOUNDS, TtlPicture, WatchedState};
 use crate::snapshot::NodeState;
-
-/// The group under which a forecast speaks for the whole key space.
-const ALL_GROUPS: &str = "all";
 
 const CACHE: &[&str] = &["cache"];
 const NODE: &[&str] = &["cache", "node"];
@@ -193,6 +190,37 @@ pub(super) const ROWS: &[Row] = &[
         Origin::Ttl(|ttl, out| for (group, forecast) in forecasts(ttl) {
             out.add(&[group], forecast.clustering_ratio);
         })),
+    gauge("stampede_expiry_waves", CACHE,
+        "Coming expiry waves: many keys with one deadline, more than chance explains.",
+        Origin::Ttl(|ttl, out| out.add(&[], Some(ttl.waves.len() as f64)))),
+    gauge("stampede_expiry_wave_in_seconds", CACHE,
+        "Seconds until the next expiry wave. Absent while none is seen.",
+        Origin::Ttl(|ttl, out| {
+            out.add(&[], ttl.waves.first().map(|wave| (wave.start - ttl.time).max(0.0)));
+        })),
+    gauge("stampede_expiry_wave_keys", &["cache", "bound"],
+        "Keys that run out in the next expiry wave: the estimate and its 95 % interval.",
+        Origin::Ttl(|ttl, out| if let Some(wave) = ttl.waves.first() {
+            out.add_estimate(wave.keys);
+        })),
+    gauge("stampede_expiry_wave_extra_misses_per_second", &["cache", "bound"],
+        "Misses a second that the costliest coming wave adds at its peak, if lookups fall evenly on the keys: the estimate and its 95 % interval.",
+        Origin::Servers(|s, out| if let Some(cost) = s.costliest_wave() {
+            out.add_estimate(cost);
+        })),
+    gauge("stampede_watched_key_ttl_seconds", &["cache", "watch"],
+        "Remaining TTL of a key of the watch list, in seconds. Absent where it does not exist or never expires.",
+        Origin::Ttl(|ttl, out| for watched in &ttl.watched {
+            if let Some(WatchedState::Due(at)) = watched.state {
+                out.add(&[&watched.name], Some((at - ttl.time).max(0.0)));
+            }
+        })),
+    gauge("stampede_watched_key_exists", &["cache", "watch"],
+        "Whether a key of the watch list exists. Absent while unknown.",
+        Origin::Ttl(|ttl, out| for watched in &ttl.watched {
+            let exists = watched.state.and_then(|state| flag(state != WatchedState::Missing));
+            out.add(&[&watched.name], exists);
+        })),
     gauge("stampede_ttl_sample_keys", CACHE,
         "Keys in the sample that the TTL series rest on.",
         Origin::Ttl(|ttl, out| out.add(&[], count(ttl.sample_keys)))),
@@ -202,6 +230,15 @@ pub(super) const ROWS: &[Row] = &[
     counter("stampede_ttl_sampler_lookups_total", CACHE,
         "Lookups that the TTL sampler made at the servers. They are taken out of the hits and misses.",
         Origin::Cache(|s, out| out.add(&[], s.ttl.as_ref().and_then(|ttl| count(ttl.sampler_lookups))))),
+    counter("stampede_ttl_sampler_rounds_total", CACHE,
+        "Whole rounds of the TTL sampler over the key space. Before the first, the TTL series rest on a part of it.",
+        Origin::Cache(|s, out| out.add(&[], s.ttl.as_ref().and_then(|ttl| count(ttl.rounds.complete))))),
+    counter("stampede_ttl_sampler_odd_keys_total", CACHE,
+        "Keys that the server refused to look up one by one, or answered oddly.",
+        Origin::Cache(|s, out| out.add(&[], s.ttl.as_ref().and_then(|ttl| count(ttl.odd_keys))))),
+    gauge("stampede_ttl_sampler_server_ratio", CACHE,
+        "Share of one core of the server that the TTL sampler takes, 0 to 1. Absent where the server does not show it.",
+        Origin::Ttl(|ttl, out| out.add(&[], ttl.server_share))),
 
     // The verdict.
     gauge("stampede_active", CACHE,
@@ -265,7 +302,7 @@ fn about(node: &NodeState) -> [&str; 4] {
 /// The forecasts that are published, by group; those of the single groups come first.
 fn forecasts(ttl: &TtlPicture) -> impl Iterator<Item = (&str, &Forecast)> {
     let groups = ttl.groups.iter().map(|group| (&*group.name, &group.forecast));
-    groups.chain([(ALL_GROUPS, &ttl.all)])
+    groups.chain([(ALL_GROUP, &ttl.all)])
 }
 
 fn flag(value: bool) -> Option<f64> {

@@ -1,12 +1,12 @@
 //! One cache: the banner, the figures, the curves, and what stands behind them.
 
+use super::expiry;
 use super::html::Html;
 use super::words::{self, latency, maybe, number, percent};
 use crate::detect::{Incident, SignalKind};
 use crate::reading::BySource;
 use crate::serve::state::State;
 use crate::serve::time::{short, span};
-use crate::signal::ttl::{DUE_WINDOWS, TtlPicture};
 use crate::snapshot::Snapshot;
 
 pub(super) fn article(
@@ -28,7 +28,7 @@ pub(super) fn article(
     page.raw("-behind\">\n");
     signals(page, cache);
     if let Some(ttl) = cache.current_ttl() {
-        expiry(page, ttl);
+        expiry::section(page, cache, ttl);
     }
     nodes(page, cache);
     apps(page, cache);
@@ -143,36 +143,6 @@ fn signals(page: &mut Html, cache: &Snapshot) {
         page.raw("</td></tr>\n");
     }
     page.raw("</tbody></table></section>\n");
-}
-
-fn expiry(page: &mut Html, ttl: &TtlPicture) {
-    page.raw("<section><h3>What expires next</h3>\n");
-    if let (Some(peak), Some(ahead)) = (ttl.all.peak_keys_per_second, ttl.all.peak_in) {
-        page.raw("<p>The highest second comes in <b>").text(span(ahead)).raw("</b>: ");
-        page.text(number(peak)).raw(" keys");
-        if let Some(ratio) = ttl.all.clustering_ratio {
-            page.raw(", ").text(number(ratio)).raw(" times the mean");
-        }
-        page.raw(".</p>\n");
-    }
-    page.raw("<div class=\"wide\"><table><thead><tr><th>Group</th>");
-    for (_, window) in DUE_WINDOWS {
-        page.raw("<th class=\"n\">due in ").text(window).raw("</th>");
-    }
-    page.raw("<th class=\"n\">no TTL</th><th class=\"n\">peak/s</th><th>peak in</th>");
-    page.raw("</tr></thead><tbody>\n");
-    for group in &ttl.groups {
-        page.raw("<tr><td>").text(&group.name).raw("</td>");
-        for due in group.due {
-            page.raw("<td class=\"n\">").text(number(due.round())).raw("</td>");
-        }
-        page.raw("<td class=\"n\">").text(number(group.without_ttl.round())).raw("</td>");
-        let forecast = &group.forecast;
-        page.raw("<td class=\"n\">").text(maybe(forecast.peak_keys_per_second, number));
-        page.raw("</td><td>").text(maybe(forecast.peak_in, span)).raw("</td></tr>\n");
-    }
-    page.raw("</tbody></table></div>\n<p class=\"note\">Estimated from ");
-    page.text(number(ttl.sample_keys as f64)).raw(" sampled keys.</p></section>\n");
 }
 
 fn nodes(page: &mut Html, cache: &Snapshot) {

@@ -5,6 +5,7 @@
 //! and draws, so that words and escaping have one home.
 
 mod cache;
+mod expiry;
 mod html;
 mod incidents;
 mod markdown;

@@ -75,6 +75,14 @@ fn a_cache_says_what_is_known_and_null_for_what_is_not() {
     assert_eq!(catalog["nodes"][1]["up"], false);
     assert_eq!(catalog["nodes"][1]["keys"], Value::Null);
     assert_eq!(catalog["ttl"]["groups"][0]["keys_due"]["10s"], 120.4);
+    let wave = &catalog["ttl"]["waves"][0];
+    assert_eq!(wave["starts_at"], "2026-11-30T12:01:30.000Z");
+    assert_eq!(wave["keys"], json!({"value": 120.0, "low": 100.0, "high": 141.0}));
+    // 0.04, 0.035 and 0.048 of 2000 lookups a second.
+    assert_eq!(wave["extra_misses_per_second"], json!({"value": 80.0, "low": 70.0, "high": 96.0}));
+    assert_eq!(catalog["ttl"]["watched"][0]["expires_at"], "2026-11-30T12:00:12.500Z");
+    assert_eq!(catalog["ttl"]["watched"][1]["exists"], false);
+    assert_eq!(catalog["ttl"]["watched"][3]["exists"], Value::Null);
     assert_eq!(lost["cache"], world::HOSTILE);
     assert_eq!(lost["state"], "down");
     assert_eq!(lost["hit_ratio"], json!({"redis": null, "app": null}));

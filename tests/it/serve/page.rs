@@ -69,6 +69,10 @@ fn without_scripts_the_page_says_what_is_wrong_since_when_and_what_it_costs() {
         "hot key share <b>0.93</b>",
         "<span class=\"cause\">cold_start</span> 1 min 23 s",
         "10.0.0.2:6379</td><td><span class=\"down\">down</span>",
+        "<b>Wave in 1 min 30 s</b> (11-30 12:01:30 UTC): 120 keys of product (100 to 141)",
+        "60.0 % of the group, within 2 s; expected cost 80 more misses/s at its peak (70 to 96).",
+        "<tr><td>front</td><td>in 13 s</td></tr>",
+        "<tr><td>menu</td><td><span class=\"down\">missing</span></td></tr>",
         "NO ANSWER",
         "Not polled yet",
     ] {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use stampede_exporter::board::View;
 use stampede_exporter::detect::{Cause, Incident, IncidentLog, Verdict};
 use stampede_exporter::reading::{BySource, Source};
-use stampede_exporter::signal::ttl::{Forecast, GroupTtl, TTL_BOUNDS, TtlPicture};
+use stampede_exporter::signal::ttl::{
+    Estimate, Forecast, GroupTtl, Rounds, TTL_BOUNDS, TtlPicture, Watched, WatchedState, Wave,
+};
 use stampede_exporter::signal::window::Signals;
 use stampede_exporter::snapshot::{
     AppState, AppTotals, Histogram, NodeState, NodeTotals, Snapshot,
@@ -212,6 +214,27 @@ fn ttl() -> TtlPicture {
             clustering_ratio: Some(60.2),
             ..Forecast::default()
         },
+        waves: vec![Wave {
+            group: "product".into(),
+            start: NOON + 90.0,
+            end: NOON + 92.0,
+            keys: Estimate { value: 120.0, low: 100.0, high: 141.0 },
+            peak_keys_per_second: Estimate { value: 80.0, low: 70.0, high: 95.0 },
+            group_share: 0.6,
+            // At 2000 lookups a second: 80 more misses a second, 70 to 96.
+            space_share: Estimate { value: 0.04, low: 0.035, high: 0.048 },
+            announced: NOON - 30.0,
+        }],
+        keys: 2000.0,
+        odd_keys: 3,
+        server_share: Some(0.0025),
+        rounds: Rounds { complete: 7, keys_in_round: 120 },
+        watched: vec![
+            Watched { name: "front".into(), state: Some(WatchedState::Due(NOON + 12.5)) },
+            Watched { name: "menu".into(), state: Some(WatchedState::Missing) },
+            Watched { name: "logo".into(), state: Some(WatchedState::NoTtl) },
+            Watched { name: "new".into(), state: None },
+        ],
         sample_keys: 1000,
         sample_time: Some(NOON - 0.25),
         sampler_lookups: 86_400,

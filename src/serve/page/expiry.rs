@@ -1,0 +1,79 @@
+//! What expires next: the coming waves, the groups and the watch list.
+
+use super::html::Html;
+use super::words::{maybe, number, percent};
+use crate::serve::time::{short, span};
+use crate::signal::ttl::{DUE_WINDOWS, TtlPicture, WatchedState};
+use crate::snapshot::Snapshot;
+
+pub(super) fn section(page: &mut Html, cache: &Snapshot, ttl: &TtlPicture) {
+    page.raw("<section><h3>What expires next</h3>\n");
+    waves(page, cache, ttl);
+    if let (Some(peak), Some(ahead)) = (ttl.all.peak_keys_per_second, ttl.all.peak_in) {
+        page.raw("<p>The highest second comes in <b>").text(span(ahead)).raw("</b>: ");
+        page.text(number(peak.round())).raw(" keys");
+        if let Some(ratio) = ttl.all.clustering_ratio {
+            page.raw(", ").text(number(ratio)).raw(" times the mean");
+        }
+        page.raw(".</p>\n");
+    }
+    page.raw("<div class=\"wide\"><table><thead><tr><th>Group</th>");
+    for (_, window) in DUE_WINDOWS {
+        page.raw("<th class=\"n\">due in ").text(window).raw("</th>");
+    }
+    page.raw("<th class=\"n\">no TTL</th><th class=\"n\">peak/s</th><th>peak in</th>");
+    page.raw("</tr></thead><tbody>\n");
+    for group in &ttl.groups {
+        page.raw("<tr><td>").text(&group.name).raw("</td>");
+        for due in group.due {
+            page.raw("<td class=\"n\">").text(number(due.round())).raw("</td>");
+        }
+        page.raw("<td class=\"n\">").text(number(group.without_ttl.round())).raw("</td>");
+        let forecast = &group.forecast;
+        page.raw("<td class=\"n\">").text(maybe(forecast.peak_keys_per_second, number));
+        page.raw("</td><td>").text(maybe(forecast.peak_in, span)).raw("</td></tr>\n");
+    }
+    page.raw("</tbody></table></div>\n<p class=\"note\">Estimated from ");
+    page.text(number(ttl.sample_keys as f64)).raw(" sampled keys");
+    page.raw(if ttl.rounds.complete == 0 { ", the first round is not complete" } else { "" });
+    page.raw(".</p>\n");
+    watched(page, ttl);
+    page.raw("</section>\n");
+}
+
+fn waves(page: &mut Html, cache: &Snapshot, ttl: &TtlPicture) {
+    let lookups = cache.nearest_lookups_per_second();
+    for wave in &ttl.waves {
+        page.raw("<p class=\"wave\"><b>Wave in ").text(span(wave.start - ttl.time));
+        page.raw("</b> (").text(short(wave.start)).raw(" UTC): ");
+        page.text(number(wave.keys.value.round())).raw(" keys of ").text(&wave.group);
+        page.raw(" (").text(number(wave.keys.low.round())).raw(" to ");
+        page.text(number(wave.keys.high.round())).raw("), ").text(percent(wave.group_share));
+        page.raw(" of the group, within ").text(span((wave.end - wave.start).max(1.0)));
+        if let Some(lookups) = lookups {
+            let cost = wave.extra_misses_per_second(lookups);
+            page.raw("; expected cost ").text(number(cost.value.round()));
+            page.raw(" more misses/s at its peak (").text(number(cost.low.round())).raw(" to ");
+            page.text(number(cost.high.round())).raw(")");
+        }
+        page.raw(".</p>\n");
+    }
+}
+
+fn watched(page: &mut Html, ttl: &TtlPicture) {
+    if ttl.watched.is_empty() {
+        return;
+    }
+    page.raw("<table><thead><tr><th>Watched key</th><th>Expires</th></tr></thead><tbody>\n");
+    for key in &ttl.watched {
+        page.raw("<tr><td>").text(&key.name).raw("</td><td>");
+        match key.state {
+            Some(WatchedState::Due(at)) => page.raw("in ").text(span(at - ttl.time)),
+            Some(WatchedState::NoTtl) => page.raw("never"),
+            Some(WatchedState::Missing) => page.raw("<span class=\"down\">missing</span>"),
+            None => page.raw("unknown"),
+        };
+        page.raw("</td></tr>\n");
+    }
+    page.raw("</tbody></table>\n");
+}
