@@ -30,3 +30,5 @@ mod serve;
 
 // What expires when: the sampler on real servers, the forecast against the truth.
 mod ttl;
+// The rules of the sources themselves.
+mod tidy;
