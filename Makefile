@@ -1,2 +1,26 @@
-# `make demo` shows the product, `make test` tests it; both install what is missing (Debian).
+# `make demo` shows the product, `make test` tests it. Both install what is missing (Debian) and
+# say what to install elsewhere.
 .PHONY: demo test bench tools
+
+# rustup puts cargo there; a shell that was open before does not know it yet.
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+# A cache stampede from nothing, seen as it happens; `make demo ARGS=--keep` leaves it running.
+demo:
+	scripts/tools cargo cc redis-server
+	cargo run --release --locked -- demo $(ARGS)
+
+# The rules, their tests and the golden page go through promtool inside the tests.
+test: tools
+	cargo fmt --check
+	cargo clippy --locked --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --lib
+	cargo test --locked
+
+# The tables of what watching costs, side by side with Debian's exporter.
+bench:
+	scripts/tools cargo cc redis-server redis-cli prometheus-redis-exporter
+	cargo bench --locked
+
+tools:
+	scripts/tools cargo cc redis-server redis-cli prometheus promtool
