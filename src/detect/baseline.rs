@@ -1,1 +1,296 @@
-//! What is normal: the miss ratio, its dispersion and its wander.
+//! What is normal: the level of a count given what it is counted in, its dispersion and its wander.
+//!
+//! Every average is a sum that fades with its half-life, so it is the plain mean of all there is at
+//! first and forgets at the right pace later. Nothing is stored poll by poll.
+
+use crate::detect::Thresholds;
+use crate::detect::state::{Learned, Spread};
+use crate::reading::Lookups;
+
+/// Dispersion that is assumed at first, the middle of what caches show (1.3 to 2).
+const DISPERSION_PRIOR: f64 = 1.5;
+/// Seconds of polls that the first assumption counts for.
+const DISPERSION_PRIOR_SECONDS: f64 = 30.0;
+/// Counts are never steadier than Poisson, and above 60 a cache is beyond statistics.
+const DISPERSION_RANGE: (f64, f64) = (1.0, 60.0);
+/// Blocks that the first assumption about the wander counts for.
+const WANDER_PRIOR_BLOCKS: f64 = 5.0;
+/// Below this mean a single event looks like a burst: up to so many events are never cut off.
+const NEVER_CUT: f64 = 5.0;
+/// Events in a block from which on its own scatter does not hide the wander.
+const BLOCK_EVENTS: f64 = 64.0;
+/// A block is closed after this many times its least length, however few its events.
+const BLOCK_STRETCH: f64 = 8.0;
+/// No single stretch of learning fades the past by more than one long poll would, seconds.
+const LONGEST_FADE: f64 = 60.0;
+/// Half an event beyond those seen: never having seen a miss is no proof that there are none.
+const UNSEEN: f64 = 0.5;
+
+/// How fast each kind of knowledge fades over one stretch of time; shared by all levels that learn
+/// from the same stretch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fade {
+    seconds: f64,
+    level: f64,
+    dispersion: f64,
+}
+
+impl Fade {
+    /// The fading over `seconds`.
+    pub(crate) fn over(seconds: f64, thresholds: &Thresholds) -> Fade {
+        let faded = seconds.min(LONGEST_FADE);
+        Fade {
+            seconds,
+            level: (-faded / thresholds.half_life).exp2(),
+            dispersion: (-faded / thresholds.dispersion_half_life).exp2(),
+        }
+    }
+
+    /// What is left of the knowledge of a level.
+    pub(crate) fn level(&self) -> f64 {
+        self.level
+    }
+
+    /// Seconds it spans.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.seconds
+    }
+}
+
+/// What is normal for one count, given its exposure (misses given lookups, say).
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Level {
+    events: f64,
+    exposure: f64,
+    squares: f64,
+    square_seconds: f64,
+    blocks: f64,
+    block_weight: f64,
+    block: Block,
+    dispersion: f64,
+    relative_variance: f64,
+}
+
+/// The block that is being filled for the wander.
+#[derive(Debug, Clone, Copy, Default)]
+struct Block {
+    seconds: f64,
+    events: f64,
+    mean: f64,
+}
+
+impl Level {
+    /// Nothing known but the first assumptions.
+    pub(crate) fn new(thresholds: &Thresholds) -> Level {
+        let mut level = Level::default();
+        level.refresh(thresholds);
+        level
+    }
+
+    /// Learns that `events` came with `exposure`; what is beyond the usual scatter counts as its
+    /// edge.
+    pub(crate) fn learn(
+        &mut self,
+        events: f64,
+        exposure: f64,
+        fade: &Fade,
+        thresholds: &Thresholds,
+    ) {
+        if exposure <= 0.0 {
+            return;
+        }
+        let mut seen = events;
+        if self.exposure > 0.0 {
+            let mean = self.mean(exposure);
+            let reach = thresholds.winsorise * self.variance(mean).sqrt();
+            seen = events.clamp(mean - reach.max(NEVER_CUT), mean + reach.max(NEVER_CUT)).max(0.0);
+            self.scatter(seen, mean, fade, thresholds);
+        }
+        self.events = self.events * fade.level + seen;
+        self.exposure = self.exposure * fade.level + exposure;
+        self.relative_variance = self.relative(thresholds);
+    }
+
+    /// Events to be expected with `exposure`; 0 when nothing was learned.
+    pub(crate) fn mean(&self, exposure: f64) -> f64 {
+        self.ratio() * exposure
+    }
+
+    /// Events per exposure; 0 when nothing was learned.
+    pub(crate) fn ratio(&self) -> f64 {
+        if self.exposure > 0.0 {
+            (self.events + UNSEEN) / (self.exposure + 2.0 * UNSEEN)
+        } else {
+            0.0
+        }
+    }
+
+    /// Variance of a count whose expectation is `mean`.
+    pub(crate) fn variance(&self, mean: f64) -> f64 {
+        self.dispersion * mean + self.relative_variance * mean * mean
+    }
+
+    /// Exposure that was learned from, faded.
+    pub(crate) fn exposure(&self) -> f64 {
+        self.exposure
+    }
+
+    /// Takes `ratio` as the new level at once, and is less sure of it than of the old one.
+    pub(crate) fn rebase(&mut self, ratio: f64, thresholds: &Thresholds) {
+        self.exposure *= REBASE_TRUST;
+        self.events = ratio * self.exposure;
+        self.block = Block::default();
+        self.relative_variance = self.relative(thresholds);
+    }
+
+    fn scatter(&mut self, seen: f64, mean: f64, fade: &Fade, thresholds: &Thresholds) {
+        if mean <= 0.0 {
+            return;
+        }
+        let square = (seen - mean) * (seen - mean) / mean;
+        self.squares = self.squares * fade.dispersion + square * fade.seconds;
+        self.square_seconds = self.square_seconds * fade.dispersion + fade.seconds;
+        self.dispersion = self.current_dispersion();
+        self.block.seconds += fade.seconds;
+        self.block.events += seen;
+        self.block.mean += mean;
+        let length = thresholds.wander_block;
+        let full = self.block.mean >= BLOCK_EVENTS || self.block.seconds >= length * BLOCK_STRETCH;
+        if self.block.seconds >= length && full {
+            self.close_block(thresholds);
+        }
+    }
+
+    fn close_block(&mut self, thresholds: &Thresholds) {
+        let Block { seconds, events, mean } = std::mem::take(&mut self.block);
+        let own = self.dispersion / mean;
+        let wander = ((events - mean) / mean).powi(2) - own;
+        let prior = thresholds.wander_prior.powi(2).max(f64::MIN_POSITIVE);
+        let weight = (prior / (own + prior)).powi(2);
+        let fade = (-seconds / thresholds.wander_half_life).exp2();
+        self.blocks = self.blocks * fade + weight * wander;
+        self.block_weight = self.block_weight * fade + weight;
+    }
+
+    fn current_dispersion(&self) -> f64 {
+        let prior = DISPERSION_PRIOR * DISPERSION_PRIOR_SECONDS;
+        let seen = (prior + self.squares) / (DISPERSION_PRIOR_SECONDS + self.square_seconds);
+        seen.clamp(DISPERSION_RANGE.0, DISPERSION_RANGE.1)
+    }
+
+    fn wander(&self, thresholds: &Thresholds) -> f64 {
+        let prior = WANDER_PRIOR_BLOCKS * thresholds.wander_prior.powi(2);
+        let seen = (prior + self.blocks) / (WANDER_PRIOR_BLOCKS + self.block_weight);
+        let lowest = thresholds.wander_lowest.powi(2);
+        seen.clamp(lowest, thresholds.wander_highest.powi(2).max(lowest))
+    }
+
+    /// Variance relative to the square of the mean: the wander, and the uncertainty of the level.
+    fn relative(&self, thresholds: &Thresholds) -> f64 {
+        thresholds.wander_safety * self.wander(thresholds)
+            + self.dispersion / (self.events + UNSEEN)
+    }
+
+    fn refresh(&mut self, thresholds: &Thresholds) {
+        self.dispersion = self.current_dispersion();
+        self.relative_variance = self.relative(thresholds);
+    }
+
+    fn spread(&self, thresholds: &Thresholds) -> Spread {
+        Spread { dispersion: self.dispersion, wander: self.wander(thresholds) }
+    }
+
+    fn restored(events: f64, exposure: f64, spread: Spread, thresholds: &Thresholds) -> Level {
+        let dispersion = fit(spread.dispersion).unwrap_or(DISPERSION_PRIOR);
+        let seconds = thresholds.dispersion_half_life;
+        let wander = fit(spread.wander).unwrap_or(thresholds.wander_prior.powi(2));
+        let blocks = thresholds.wander_half_life / thresholds.wander_block;
+        let mut level = Level {
+            events,
+            exposure,
+            squares: dispersion * seconds,
+            square_seconds: seconds,
+            blocks: wander * blocks,
+            block_weight: blocks,
+            ..Level::default()
+        };
+        level.refresh(thresholds);
+        level
+    }
+}
+
+/// What is left of the trust in a level that was taken over at once.
+const REBASE_TRUST: f64 = 0.25;
+
+/// What is normal for the lookups of one source.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Baseline {
+    /// Misses given lookups.
+    pub(crate) misses: Level,
+    /// Hits given lookups.
+    pub(crate) hits: Level,
+    /// Seconds of learning so far.
+    pub(crate) seconds: f64,
+}
+
+impl Baseline {
+    /// Nothing known.
+    pub(crate) fn new(thresholds: &Thresholds) -> Baseline {
+        let level = Level::new(thresholds);
+        Baseline { misses: level, hits: level, seconds: 0.0 }
+    }
+
+    /// Learns one stretch of time.
+    pub(crate) fn learn(&mut self, lookups: Lookups, fade: &Fade, thresholds: &Thresholds) {
+        let total = lookups.total();
+        self.misses.learn(lookups.misses, total, fade, thresholds);
+        self.hits.learn(lookups.hits, total, fade, thresholds);
+        self.seconds += fade.seconds;
+    }
+
+    /// The normal miss ratio, `None` before anything was learned.
+    pub(crate) fn miss_ratio(&self) -> Option<f64> {
+        (self.misses.exposure > 0.0).then(|| self.misses.ratio())
+    }
+
+    /// Takes a miss ratio as the new normal at once.
+    pub(crate) fn rebase(&mut self, miss_ratio: f64, thresholds: &Thresholds) {
+        self.misses.rebase(miss_ratio, thresholds);
+        self.hits.rebase(1.0 - miss_ratio, thresholds);
+    }
+
+    /// What has been learned, `None` before anything was.
+    pub(crate) fn learned(&self, thresholds: &Thresholds) -> Option<Learned> {
+        Some(Learned {
+            seconds: self.seconds,
+            miss_ratio: self.miss_ratio()?,
+            lookups: self.misses.exposure,
+            misses: self.misses.spread(thresholds),
+            hits: self.hits.spread(thresholds),
+        })
+    }
+
+    /// A baseline that knows what another one had learned `ago` seconds ago. `None` when the values
+    /// cannot be what one has learned.
+    pub(crate) fn restored(
+        learned: &Learned,
+        ago: f64,
+        thresholds: &Thresholds,
+    ) -> Option<Baseline> {
+        let ratio = fit(learned.miss_ratio).filter(|ratio| *ratio <= 1.0)?;
+        let lookups = fit(learned.lookups)? * (-ago.max(0.0) / thresholds.half_life).exp2();
+        let level = |ratio: f64, spread| {
+            let events = (ratio * (lookups + 2.0 * UNSEEN) - UNSEEN).max(0.0);
+            Level::restored(events, lookups, spread, thresholds)
+        };
+        Some(Baseline {
+            misses: level(ratio, learned.misses),
+            hits: level(1.0 - ratio, learned.hits),
+            seconds: fit(learned.seconds)?,
+        })
+    }
+}
+
+fn fit(value: f64) -> Option<f64> {
+    (value.is_finite() && value >= 0.0).then_some(value)
+}

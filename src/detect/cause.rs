@@ -1,5 +1,9 @@
 //! Why a stampede happens: a closed set, told apart by tell-tales.
 
+use crate::detect::Thresholds;
+use crate::detect::evidence::{Stream, Streams};
+use crate::detect::history::Facts;
+
 /// The cause of an incident.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
@@ -46,5 +50,187 @@ impl Cause {
             Cause::Avalanche => "avalanche",
             Cause::Unknown => "unknown",
         }
+    }
+}
+
+/// Something that happened to the server and explains misses by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A process started anew.
+    Restart,
+    /// A database was flushed.
+    Flush,
+    /// Nearly all keys, or many with no flush counter to ask, are gone.
+    Collapse,
+    /// Many keys were deleted with no flush.
+    Purge,
+}
+
+impl Event {
+    /// The cause that it is the sign of.
+    pub(crate) fn cause(self) -> Cause {
+        match self {
+            Event::Restart | Event::Flush | Event::Collapse => Cause::ColdStart,
+            Event::Purge => Cause::Invalidation,
+        }
+    }
+
+    /// What the newest poll and the seconds before it show, if anything.
+    pub(crate) fn seen(
+        newest: &Facts,
+        recent: impl FnOnce() -> Facts,
+        thresholds: &Thresholds,
+    ) -> Option<Event> {
+        if newest.restarted {
+            return Some(Event::Restart);
+        }
+        if newest.flushes.is_some_and(|flushes| flushes > 0.0) {
+            return Some(Event::Flush);
+        }
+        let fell = newest.keys? < newest.keys_before? * (1.0 - thresholds.key_fall * KEY_FALL_POLL);
+        if !fell {
+            return None;
+        }
+        let recent = recent();
+        let lost = recent.keys_lost()?;
+        if lost >= NEARLY_ALL || (lost >= MOST && recent.flushes.is_none()) {
+            return Some(Event::Collapse);
+        }
+        (lost >= thresholds.key_fall && recent.expired.is_some()).then_some(Event::Purge)
+    }
+}
+
+/// Part of the least fall of the key count that one poll must show for the last seconds to be
+/// looked at.
+const KEY_FALL_POLL: f64 = 0.1;
+/// Share of the keys whose loss is the loss of the cache, whatever caused it.
+const NEARLY_ALL: f64 = 0.9;
+/// Share of the keys whose loss is a flush if nobody counts flushes.
+const MOST: f64 = 0.5;
+/// Lookups that rise by less, relative to the traffic, are its ordinary ups and downs.
+const TRAFFIC_RISE: f64 = 0.3;
+/// Share of the usual hits that must still be there if the extra misses come on top of them.
+const HITS_KEPT: f64 = 0.9;
+/// The key count stands still within this.
+const KEYS_STEADY: f64 = 0.02;
+
+/// What is known about the first seconds of a stampede.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scene<'a> {
+    /// What happened from shortly before the onset on.
+    pub(crate) facts: &'a Facts,
+    /// Misses in it beyond the baseline.
+    pub(crate) excess_misses: f64,
+    /// What happened to the server around the onset.
+    pub(crate) event: Option<Event>,
+    /// Whether the forecast had a wave due at the onset.
+    pub(crate) wave_due: bool,
+    /// Whether a server does not answer now.
+    pub(crate) failing: bool,
+    /// Levels to hold the facts against.
+    pub(crate) streams: &'a Streams,
+}
+
+impl Scene<'_> {
+    /// The first cause whose tell-tale is there. What names a cause by itself comes before what
+    /// only fits it.
+    pub(crate) fn cause(&self, thresholds: &Thresholds) -> Cause {
+        let share = self.facts.hot_key_share;
+        if self.calls_fail(thresholds) || (self.failing && self.event.is_none()) {
+            Cause::Avalanche
+        } else if let Some(event) = self.event.filter(|event| event.cause() == Cause::ColdStart) {
+            event.cause()
+        } else if self.explains(Stream::NotFound, thresholds.not_found_share, thresholds) {
+            Cause::Penetration
+        } else if share.is_some_and(|share| share >= thresholds.hot_key_share) {
+            Cause::HotKey
+        } else if self.wave_due {
+            Cause::SynchronizedExpiry
+        } else if let Some(event) = self.event {
+            event.cause()
+        } else if self.explains(Stream::Evicted, thresholds.expiries_per_miss, thresholds) {
+            Cause::Eviction
+        } else if self.explains(Stream::Expired, thresholds.expiries_per_miss, thresholds) {
+            Cause::SynchronizedExpiry
+        } else if self.misses_come_on_top() {
+            Cause::Penetration
+        } else if share.is_none()
+            && (self.locks_refused(thresholds) || self.few_keys_miss(thresholds))
+        {
+            Cause::HotKey
+        } else {
+            Cause::Unknown
+        }
+    }
+
+    /// The figures behind it, most telling first; what nobody counts is left out.
+    pub(crate) fn figures(&self) -> Vec<(&'static str, f64)> {
+        let facts = self.facts;
+        let found = [
+            ("errors", facts.errors.filter(|errors| *errors > 0.0)),
+            ("flushes", facts.flushes.filter(|flushes| *flushes > 0.0)),
+            ("restarted", facts.restarted.then_some(1.0)),
+            ("keys_lost_share", facts.keys_lost().filter(|lost| *lost > KEYS_STEADY)),
+            ("not_found", facts.not_found),
+            ("hot_key_share", facts.hot_key_share),
+            ("due_ratio", facts.due_ratio),
+            ("expired", facts.expired),
+            ("evicted", facts.evicted),
+            ("misses_per_expiry", self.misses_per_expiry()),
+            ("lock_failed", facts.lock_failed),
+            ("lock_acquired", facts.lock_acquired),
+            ("coalesced", facts.coalesced),
+            ("loads", facts.loads),
+            ("tail_ratio", facts.tail),
+        ];
+        found.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+
+    fn misses_per_expiry(&self) -> Option<f64> {
+        let misses = self.facts.best_lookups()?.misses;
+        self.facts.expired.filter(|expired| *expired > 0.0).map(|expired| misses / expired)
+    }
+
+    fn calls_fail(&self, thresholds: &Thresholds) -> bool {
+        self.explains(Stream::Errors, thresholds.error_share, thresholds)
+    }
+
+    /// Whether a stream stands out and its rise is at least `share` of the extra misses.
+    fn explains(&self, stream: Stream, share: f64, thresholds: &Thresholds) -> bool {
+        let stands_out = self.streams.score(stream, self.facts, thresholds);
+        stands_out.is_some_and(|score| score >= 1.0)
+            && self
+                .streams
+                .excess(stream, self.facts)
+                .is_some_and(|excess| excess >= share * self.excess_misses)
+    }
+
+    /// Whether somebody asks for more than usual, gets nothing, and nobody else loses anything. A
+    /// counter of loads that find nothing would have spoken before.
+    fn misses_come_on_top(&self) -> bool {
+        let (Some(lookups), None) = (self.facts.best_lookups(), self.facts.not_found) else {
+            return false;
+        };
+        let Some(usual) = self.streams.usual(Stream::Traffic, self.facts) else { return false };
+        let extra = lookups.total() - usual;
+        let usual_hits =
+            usual * (1.0 - (lookups.misses - self.excess_misses).max(0.0) / usual.max(1.0));
+        extra >= TRAFFIC_RISE * usual
+            && extra >= 0.5 * self.excess_misses
+            && lookups.hits >= HITS_KEPT * usual_hits
+    }
+
+    fn locks_refused(&self, thresholds: &Thresholds) -> bool {
+        let refused = self.streams.score(Stream::Refused, self.facts, thresholds);
+        refused.is_some_and(|score| score >= 1.0)
+    }
+
+    /// Whether many misses fall on few keys: hardly any key expired or was evicted, none is gone.
+    fn few_keys_miss(&self, thresholds: &Thresholds) -> bool {
+        let few = thresholds.expiries_per_miss * self.excess_misses;
+        let excess = |stream| self.streams.excess(stream, self.facts);
+        excess(Stream::Expired).is_some_and(|expired| expired < few)
+            && excess(Stream::Evicted).is_none_or(|evicted| evicted < few)
+            && self.facts.keys_lost().is_some_and(|lost| lost < KEYS_STEADY)
     }
 }

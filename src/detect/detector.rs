@@ -1,7 +1,13 @@
 //! The detector of one cache.
 
-use crate::detect::{Change, Incident, SignalKind, State, Thresholds};
-use crate::reading::BySource;
+use crate::detect::baseline::{Baseline, Fade};
+use crate::detect::cause::{Event, Scene};
+use crate::detect::chart::{Assessment, Chart};
+use crate::detect::episode::Episode;
+use crate::detect::evidence::{Stream, Streams};
+use crate::detect::history::{Facts, History};
+use crate::detect::{Cause, Change, Incident, SignalKind, State, Thresholds};
+use crate::reading::{BySource, Source};
 use crate::signal::sample::Sample;
 
 /// What the detector says after one sample.
@@ -11,7 +17,8 @@ pub struct Verdict {
     pub time: f64,
     /// Seconds of this sample that count as time in an incident.
     pub incident_seconds: f64,
-    /// Misses of this sample beyond the baseline, counted only in an incident.
+    /// Misses beyond the baseline, counted only in an incident; at its declaration also those of
+    /// the polls before that led to it.
     pub excess_misses: f64,
     /// The running incident.
     pub running: Option<Incident>,
@@ -28,30 +35,439 @@ pub struct Verdict {
     pub changes: Vec<Change>,
 }
 
+/// Witnesses are heard over this many seconds: one poll of a second may catch half of a burst.
+const WITNESS_SECONDS: f64 = 3.0;
+/// A cause is read from this many seconds before the onset on.
+const SCENE_LEAD: f64 = 3.0;
+/// The part of the observed time that the baseline may wait with learning, while that is short.
+const EARLY_HOLD: f64 = 0.25;
+
 /// Decides, sample by sample, whether a cache is in a stampede. Memory is bounded.
+///
+/// It keeps a clock of its own, the sum of the samples' lengths, so a wall clock that is set back or
+/// ahead moves nothing but the times that it reports.
 #[derive(Debug, Clone)]
 pub struct Detector {
-    _thresholds: Thresholds,
+    thresholds: Thresholds,
+    clock: f64,
+    history: History,
+    charts: BySource<Chart>,
+    observed: BySource<f64>,
+    streams: Streams,
+    event: Option<(Event, f64)>,
+    wave_due: Option<f64>,
+    over: bool,
+    failing_calls: u32,
+    suspicious: f64,
+    episode: Option<Episode>,
+    last: Option<Episode>,
+    time: f64,
 }
 
 impl Detector {
     /// A detector that has seen nothing.
     pub fn new(thresholds: Thresholds) -> Detector {
-        Detector { _thresholds: thresholds }
+        let chart = Chart::new(&thresholds);
+        Detector {
+            clock: 0.0,
+            history: History::default(),
+            charts: BySource { redis: chart.clone(), app: chart },
+            observed: BySource::default(),
+            streams: Streams::new(&thresholds),
+            event: None,
+            wave_due: None,
+            over: false,
+            failing_calls: 0,
+            suspicious: 0.0,
+            episode: None,
+            last: None,
+            time: 0.0,
+            thresholds,
+        }
     }
 
-    /// A detector that goes on where another one left off at `state.time`, at `now`.
-    pub fn resume(thresholds: Thresholds, _state: State, _now: f64) -> Detector {
-        Detector::new(thresholds)
+    /// A detector that goes on where another one left off at `state.time`, at `now`, both in Unix
+    /// seconds. Values that cannot be what a detector has learned are left out.
+    pub fn resume(thresholds: Thresholds, state: State, now: f64) -> Detector {
+        let mut detector = Detector::new(thresholds);
+        let ago = Some(now - state.time).filter(|ago| ago.is_finite()).unwrap_or(0.0).max(0.0);
+        for source in Source::ALL {
+            let learned = state.baselines.get(source).as_ref();
+            let restored =
+                learned.and_then(|learned| Baseline::restored(learned, ago, &detector.thresholds));
+            if let Some(baseline) = restored {
+                *detector.observed.get_mut(source) = baseline.seconds;
+                detector.charts.get_mut(source).baseline = baseline;
+            }
+        }
+        if let Some(incident) = state.incident.filter(|incident| incident.started_at.is_finite()) {
+            let since = |time: f64| detector.clock - (now - time).max(0.0);
+            let episode = Episode::restored(incident, state.settled, since);
+            match episode.incident.ended_at {
+                None => detector.episode = Some(episode),
+                Some(_) => detector.last = Some(episode),
+            }
+        }
+        detector.time = now;
+        detector
     }
 
     /// What it has learned, to go on after a restart.
     pub fn state(&self) -> State {
-        State::default()
+        let learned = |source| self.charts.get(source).baseline.learned(&self.thresholds);
+        let recent = |episode: &&Episode| self.clock - episode.ended < self.thresholds.merge_within;
+        let episode = self.episode.as_ref().or(self.last.as_ref().filter(recent));
+        State {
+            time: self.time,
+            baselines: BySource { redis: learned(Source::Redis), app: learned(Source::App) },
+            incident: episode.map(|episode| episode.incident.clone()),
+            settled: episode.is_some_and(|episode| episode.settled),
+        }
     }
 
-    /// Takes in one sample and decides.
+    /// Takes in one sample and decides. A sample that no time passed in says nothing.
     pub fn observe(&mut self, sample: &Sample) -> Verdict {
-        Verdict { time: sample.time, ..Verdict::default() }
+        let mut verdict = Verdict { time: sample.time, ..Verdict::default() };
+        if !(sample.dt > 0.0 && sample.dt.is_finite() && sample.time.is_finite()) {
+            verdict.running = self.episode.as_ref().map(|episode| episode.incident.clone());
+            return verdict;
+        }
+        let began = self.clock;
+        self.clock += sample.dt;
+        self.time = sample.time;
+        let facts = Facts::of(sample, self.clock);
+        self.history.push(&facts, &self.thresholds);
+        self.learn();
+        self.remember(&facts);
+        for source in Source::ALL {
+            if let Some(lookups) = *facts.lookups.get(source) {
+                self.charts.get_mut(source).push(began, sample.dt, lookups);
+                *self.observed.get_mut(source) += sample.dt;
+            }
+        }
+
+        let recent = self.history.since(self.clock - WITNESS_SECONDS.max(sample.dt));
+        let source = self.deciding(&facts);
+        let corroborated = self.explained().is_some()
+            || self.wave_is_due()
+            || self.streams.corroborate(&recent, &self.thresholds);
+        let assessment = if facts.lookups.get(source).is_some() {
+            self.charts.get(source).assess(corroborated, &self.thresholds)
+        } else {
+            Assessment::default()
+        };
+        verdict.ready = self.ready(source);
+        verdict.signals = self.streams.signals(&recent, &self.thresholds);
+        verdict.signals[SignalKind::MissRatio as usize] =
+            facts.lookups.get(source).map(|_| assessment.score);
+        for source in Source::ALL {
+            *verdict.baseline_misses_per_second.get_mut(source) =
+                facts.lookups.get(source).and_then(|lookups| {
+                    let expected = self.charts.get(source).expected_misses(lookups.total())?;
+                    Some(expected / sample.dt)
+                });
+        }
+
+        let calls_fail = self.calls_fail(&facts, &recent);
+        let misses_alarm = self.alarm(&assessment, corroborated, verdict.ready);
+        verdict.score = assessment.score.max(if calls_fail { 1.0 } else { 0.0 });
+        let alarm = misses_alarm || calls_fail;
+        if self.episode.is_some() {
+            self.go_on(sample, &facts, source, &mut verdict);
+        } else if alarm {
+            self.declare(sample, &facts, source, &assessment, &mut verdict);
+        }
+        self.hold_back(&assessment, sample.dt);
+        verdict.running = self.episode.as_ref().map(|episode| episode.incident.clone());
+        verdict
     }
+
+    /// Lets the baselines learn what is old enough.
+    fn learn(&mut self) {
+        let observed = self.observed.redis.max(self.observed.app);
+        let hold = self.thresholds.hold_back.min(observed * EARLY_HOLD);
+        while let Some(cell) = self.history.ripe(self.clock - hold) {
+            if cell.tainted {
+                continue;
+            }
+            let fade = Fade::over(cell.seconds, &self.thresholds);
+            for source in Source::ALL {
+                if let Some(lookups) = *cell.lookups.get(source) {
+                    let baseline = &mut self.charts.get_mut(source).baseline;
+                    baseline.learn(lookups, &fade, &self.thresholds);
+                }
+            }
+            self.streams.learn(&cell, &fade, &self.thresholds);
+        }
+    }
+
+    /// Keeps what explains misses for some seconds.
+    fn remember(&mut self, facts: &Facts) {
+        let from = self.clock - self.thresholds.event_memory.max(facts.seconds);
+        let history = &self.history;
+        let seen = Event::seen(facts, || history.since(from), &self.thresholds);
+        if let Some(event) = seen {
+            self.event = Some((event, self.clock));
+        } else if facts.tainted || facts.failing {
+            // Nothing can be seen of it yet, so the time does not count.
+            if let Some((_, at)) = &mut self.event {
+                *at += facts.seconds;
+            }
+        }
+        if self.streams.due_score(facts, &self.thresholds).is_some_and(|score| score >= 1.0) {
+            self.wave_due = Some(self.clock);
+        }
+    }
+
+    fn explained(&self) -> Option<Event> {
+        let (event, at) = self.event?;
+        (self.clock - at <= self.thresholds.event_memory).then_some(event)
+    }
+
+    fn wave_is_due(&self) -> bool {
+        self.wave_due.is_some_and(|at| self.clock - at <= self.thresholds.due_memory)
+    }
+
+    /// The application knows what users wait for; without it, or until it is known, the server.
+    fn deciding(&self, facts: &Facts) -> Source {
+        match (facts.lookups.app, facts.lookups.redis) {
+            (Some(_), Some(_)) if !self.ready(Source::App) && self.ready(Source::Redis) => {
+                Source::Redis
+            }
+            (Some(_), _) => Source::App,
+            (None, Some(_)) => Source::Redis,
+            (None, None) => {
+                self.episode.as_ref().map_or(Source::Redis, |episode| episode.incident.source)
+            }
+        }
+    }
+
+    fn ready(&self, source: Source) -> bool {
+        self.charts.get(source).ready(*self.observed.get(source), &self.thresholds)
+    }
+
+    /// Whether the misses alone are an alarm: over the line, and confirmed.
+    fn alarm(&mut self, assessment: &Assessment, corroborated: bool, ready: bool) -> bool {
+        let may_judge = ready || self.explained().is_some();
+        let over = may_judge && assessment.score >= 1.0;
+        let confirmed = corroborated
+            || assessment.strength >= self.thresholds.immediate
+            || assessment.stretch.polls >= 2
+            || self.over;
+        self.over = over;
+        over && confirmed
+    }
+
+    /// Whether cache calls fail so often that it needs no misses to be a stampede.
+    fn calls_fail(&mut self, facts: &Facts, recent: &Facts) -> bool {
+        let rise = |facts: &Facts| {
+            let calls = facts.best_lookups()?.total() + facts.errors?;
+            let excess = self.streams.excess(Stream::Errors, facts)?;
+            (calls > 0.0 && excess >= self.thresholds.least_excess).then(|| excess / calls)
+        };
+        let (now, lately) = (rise(facts).unwrap_or(0.0), rise(recent).unwrap_or(0.0));
+        self.failing_calls = if now >= self.thresholds.error_share {
+            self.failing_calls.saturating_add(1)
+        } else {
+            0
+        };
+        let surprise = self.streams.score(Stream::Errors, recent, &self.thresholds).unwrap_or(0.0);
+        let line =
+            self.thresholds.false_alarm_interval.ln() / self.thresholds.corroboration.max(1.0);
+        self.failing_calls >= 2
+            || (self.failing_calls == 1 && surprise >= self.thresholds.immediate * line)
+            || (lately >= self.thresholds.least_error_share && surprise >= line)
+    }
+
+    fn declare(
+        &mut self,
+        sample: &Sample,
+        facts: &Facts,
+        source: Source,
+        assessment: &Assessment,
+        verdict: &mut Verdict,
+    ) {
+        let by_misses = assessment.score >= 1.0;
+        let onset = if by_misses { assessment.stretch.start } else { self.clock - sample.dt };
+        let cause = self.scene(onset, source, facts, |scene, thresholds| scene.cause(thresholds));
+        let cause = if by_misses { cause } else { Cause::Avalanche };
+        let chart = self.charts.get(source);
+        let expected = chart.expected_misses(assessment.stretch.lookups).unwrap_or(0.0);
+        let led_to_it = (assessment.stretch.misses - expected).max(0.0);
+        let resumable = self.last.take().filter(|last| {
+            self.clock - last.ended < self.thresholds.merge_within
+                && !(is_hard(cause) && last.incident.cause != cause)
+        });
+        let mut episode = match resumable {
+            Some(mut last) => {
+                last.resume(self.clock);
+                last
+            }
+            None => {
+                let mut incident = Incident::new(cause, source, sample.time);
+                incident.score = verdict.score;
+                incident.p_value = by_misses
+                    .then(|| chart.p_value(&assessment.stretch, &self.thresholds))
+                    .flatten();
+                incident.baseline_misses_per_second =
+                    verdict.baseline_misses_per_second.get(source).unwrap_or(0.0);
+                incident.baseline_loads_per_second =
+                    self.streams.usual(Stream::Loads, facts).map(|loads| loads / facts.seconds);
+                Episode::new(incident, onset, self.clock)
+            }
+        };
+        episode.record(facts, sample, led_to_it, self.streams.excess(Stream::Loads, facts));
+        verdict.excess_misses = led_to_it;
+        verdict.incident_seconds = sample.dt;
+        if episode.settled {
+            verdict.changes.push(Change::Resumed(episode.incident.clone()));
+        } else {
+            episode.incident.evidence = self.figures(onset, source, facts, assessment);
+            verdict.changes.push(Change::Started(episode.incident.clone()));
+        }
+        self.episode = Some(episode);
+    }
+
+    /// One more poll of a running incident.
+    fn go_on(&mut self, sample: &Sample, facts: &Facts, source: Source, verdict: &mut Verdict) {
+        let Some(mut episode) = self.episode.take() else { return };
+        let lookups = *facts.lookups.get(source);
+        let excess = lookups.map_or(0.0, |lookups| {
+            let expected = self.charts.get(source).expected_misses(lookups.total());
+            (lookups.misses - expected.unwrap_or(lookups.misses)).max(0.0)
+        });
+        episode.record(facts, sample, excess, self.streams.excess(Stream::Loads, facts));
+        episode.silence = if lookups.is_some() { 0.0 } else { episode.silence + sample.dt };
+        verdict.excess_misses = excess;
+        verdict.incident_seconds = sample.dt;
+
+        if !episode.settled {
+            self.reconsider(&mut episode, source, facts, verdict);
+        }
+        let age = self.clock - episode.declared;
+        let lasting = age >= self.thresholds.new_normal_after;
+        let over = lasting || self.is_over(&episode, source, facts);
+        if !episode.settled && (over || age >= self.thresholds.settle_after) {
+            episode.settled = true;
+            verdict.changes.push(Change::Settled(episode.incident.clone()));
+        }
+        if over {
+            if lasting {
+                let seconds = self.thresholds.longest_window;
+                self.charts.get_mut(source).accept(seconds, &self.thresholds);
+            }
+            episode.end(sample.time, self.clock);
+            for source in Source::ALL {
+                self.charts.get_mut(source).restart();
+            }
+            self.over = false;
+            verdict.changes.push(Change::Ended(episode.incident.clone()));
+            self.last = Some(episode);
+        } else {
+            self.episode = Some(episode);
+        }
+    }
+
+    /// Reads the cause again while the evidence still comes in. What was known stays known.
+    fn reconsider(
+        &self,
+        episode: &mut Episode,
+        source: Source,
+        facts: &Facts,
+        verdict: &mut Verdict,
+    ) {
+        let cause =
+            self.scene(episode.onset, source, facts, |scene, thresholds| scene.cause(thresholds));
+        let from = episode.incident.cause;
+        if cause == Cause::Unknown || cause == from {
+            return;
+        }
+        episode.incident.cause = cause;
+        let incident = episode.incident.clone();
+        verdict.changes.push(Change::CauseChanged { from, incident });
+    }
+
+    fn is_over(&self, episode: &Episode, source: Source, facts: &Facts) -> bool {
+        let avalanche = episode.incident.cause == Cause::Avalanche;
+        if avalanche && facts.failing {
+            return false;
+        }
+        if episode.silence >= self.thresholds.silence_after {
+            return true;
+        }
+        let clear = self.thresholds.clear_after;
+        if self.clock - episode.alarmed < clear {
+            return false;
+        }
+        let lately = self.history.since(self.clock - clear);
+        let Some(lookups) = *lately.lookups.get(source) else { return false };
+        let errors = self.streams.excess(Stream::Errors, &lately).unwrap_or(0.0);
+        let calls = lookups.total() + lately.errors.unwrap_or(0.0);
+        let least = self.thresholds.least_error_share * self.thresholds.clear_level;
+        let errors_quiet = errors <= least * calls || errors < self.thresholds.least_excess;
+        errors_quiet && self.charts.get(source).quiet(lookups, &self.thresholds)
+    }
+
+    /// Nothing is learned from an incident, nor from what may become one, for a while.
+    fn hold_back(&mut self, assessment: &Assessment, seconds: f64) {
+        if self.episode.is_some() {
+            self.history.taint();
+            return;
+        }
+        let suspicious = assessment.suspicion >= self.thresholds.suspicion;
+        self.suspicious = if suspicious { self.suspicious + seconds } else { 0.0 };
+        if suspicious && self.suspicious <= self.thresholds.hold_back_limit {
+            self.history.taint();
+        }
+    }
+
+    /// Shows what happened since shortly before `onset` to whoever judges it.
+    fn scene<T>(
+        &self,
+        onset: f64,
+        source: Source,
+        newest: &Facts,
+        judge: impl FnOnce(&Scene<'_>, &Thresholds) -> T,
+    ) -> T {
+        let facts = self.history.since(onset - SCENE_LEAD);
+        let lookups = (*facts.lookups.get(source)).unwrap_or_default();
+        let expected = self.charts.get(source).expected_misses(lookups.total()).unwrap_or(0.0);
+        let memory = self.thresholds.event_memory;
+        let event = self.event.filter(|(_, at)| *at >= onset - memory).map(|(event, _)| event);
+        let due = self.wave_due.is_some_and(|at| at >= onset - self.thresholds.due_memory);
+        let scene = Scene {
+            facts: &facts,
+            excess_misses: (lookups.misses - expected).max(0.0),
+            event,
+            wave_due: due,
+            failing: newest.failing && source == Source::App,
+            streams: &self.streams,
+        };
+        judge(&scene, &self.thresholds)
+    }
+
+    fn figures(
+        &self,
+        onset: f64,
+        source: Source,
+        newest: &Facts,
+        assessment: &Assessment,
+    ) -> Vec<(&'static str, f64)> {
+        let stretch = assessment.stretch;
+        let mut figures = Vec::new();
+        if stretch.lookups > 0.0 {
+            figures.push(("miss_ratio", stretch.misses / stretch.lookups));
+            figures.push(("window_seconds", stretch.seconds));
+        }
+        if let Some(ratio) = self.charts.get(source).baseline.miss_ratio() {
+            figures.push(("baseline_miss_ratio", ratio));
+        }
+        figures.extend(self.scene(onset, source, newest, |scene, _| scene.figures()));
+        figures
+    }
+}
+
+/// Whether a cause is something that happened to the server, and so the start of something new.
+fn is_hard(cause: Cause) -> bool {
+    matches!(cause, Cause::ColdStart | Cause::Invalidation | Cause::Avalanche)
 }

@@ -1,4 +1,13 @@
 //! What speaks for a stampede besides the misses, each stream against its own past.
+//!
+//! An absolute line is a trap here: so many evictions a second are an outage of one cache and the
+//! life of another. So each stream is judged like the misses are: a count, given its exposure,
+//! against its own level of the last minutes, at odds of one in a thousand.
+
+use crate::detect::Thresholds;
+use crate::detect::baseline::{Fade, Level};
+use crate::detect::history::Facts;
+use crate::detect::statistic;
 
 /// The streams that are scored, as the `signal` label of `stampede_signal`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -43,4 +52,243 @@ impl SignalKind {
             SignalKind::Errors => "errors",
         }
     }
+}
+
+/// A counted stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stream {
+    /// Expired keys, given time.
+    Expired,
+    /// Evicted keys, given lookups.
+    Evicted,
+    /// Failed cache calls, given calls.
+    Errors,
+    /// Loads that found nothing, given misses.
+    NotFound,
+    /// Backend queries, given lookups.
+    Loads,
+    /// Refused locks, given attempts.
+    Refused,
+    /// Lookups, given time.
+    Traffic,
+}
+
+const STREAMS: [Stream; 7] = [
+    Stream::Expired,
+    Stream::Evicted,
+    Stream::Errors,
+    Stream::NotFound,
+    Stream::Loads,
+    Stream::Refused,
+    Stream::Traffic,
+];
+
+/// Streams whose rise is news: those that do not rise just because misses do.
+const WITNESSES: [Stream; 5] =
+    [Stream::Expired, Stream::Evicted, Stream::Errors, Stream::NotFound, Stream::Refused];
+
+/// Fewer events are no rise.
+const LEAST_EVENTS: f64 = 10.0;
+/// A rise is at least so much over the stream's own level.
+const LEAST_RISE: f64 = 0.5;
+/// Spread of a gauge, in its own standard deviations, at odds of one in a thousand with tails
+/// heavier than normal ones.
+const GAUGE_DEVIATIONS: f64 = 4.0;
+/// The least that a tail ratio (logarithm) or the top key's share rises by.
+const LEAST_TAIL_RISE: f64 = std::f64::consts::LN_2;
+const LEAST_SHARE_RISE: f64 = 0.2;
+
+impl Stream {
+    /// The count and its exposure; `None` when the sources do not say both.
+    fn count(self, facts: &Facts) -> Option<(f64, f64)> {
+        let lookups = facts.best_lookups();
+        let total = || lookups.map(|lookups| lookups.total());
+        Some(match self {
+            Stream::Expired => (facts.expired?, facts.seconds),
+            Stream::Evicted => (facts.evicted?, total()?),
+            Stream::Errors => {
+                let errors = facts.errors?;
+                (errors, errors + total()?)
+            }
+            Stream::NotFound => (facts.not_found?, lookups?.misses),
+            Stream::Loads => (facts.loads?, total()?),
+            Stream::Refused => (facts.lock_failed?, facts.lock_attempts()?),
+            Stream::Traffic => (total()?, facts.seconds),
+        })
+    }
+
+    /// Events per exposure that are nothing to speak of, however quiet the stream was before.
+    fn unremarkable(self) -> f64 {
+        match self {
+            Stream::Expired => 5.0,
+            Stream::Evicted | Stream::Errors | Stream::Loads => 0.01,
+            Stream::NotFound | Stream::Refused => 0.05,
+            Stream::Traffic => 1.0,
+        }
+    }
+}
+
+/// All streams of a cache with their levels.
+#[derive(Debug, Clone)]
+pub(crate) struct Streams {
+    levels: [Level; STREAMS.len()],
+    seconds: [f64; STREAMS.len()],
+    tail: Gauge,
+    share: Gauge,
+    due: Gauge,
+}
+
+impl Streams {
+    /// Nothing known.
+    pub(crate) fn new(thresholds: &Thresholds) -> Streams {
+        Streams {
+            levels: [Level::new(thresholds); STREAMS.len()],
+            seconds: [0.0; STREAMS.len()],
+            tail: Gauge::default(),
+            share: Gauge::default(),
+            due: Gauge::default(),
+        }
+    }
+
+    /// Learns one stretch of time.
+    pub(crate) fn learn(&mut self, facts: &Facts, fade: &Fade, thresholds: &Thresholds) {
+        let slots = STREAMS.iter().zip(&mut self.levels).zip(&mut self.seconds);
+        for ((stream, level), seconds) in slots {
+            if let Some((events, exposure)) = stream.count(facts) {
+                level.learn(events, exposure, fade, thresholds);
+                *seconds += facts.seconds;
+            }
+        }
+        self.tail.learn(facts.tail.map(logarithm), fade);
+        self.share.learn(facts.hot_key_share, fade);
+        self.due.learn(facts.due_ratio, fade);
+    }
+
+    /// A stream's own score over a stretch of time: 1 is its line, `None` where it says nothing or
+    /// its level is not known yet.
+    pub(crate) fn score(
+        &self,
+        stream: Stream,
+        facts: &Facts,
+        thresholds: &Thresholds,
+    ) -> Option<f64> {
+        let (events, exposure) = stream.count(facts)?;
+        let mean = self.expected(stream, exposure, thresholds)?;
+        if events <= mean {
+            return Some(0.0);
+        }
+        let level = &self.levels[stream as usize];
+        let evidence = statistic::exponent(events, mean, level.variance(mean));
+        let line = thresholds.corroboration.max(f64::MIN_POSITIVE);
+        let rise = if mean > 0.0 { (events / mean - 1.0) / LEAST_RISE } else { f64::INFINITY };
+        Some((evidence / line).min(rise).min((events - mean) / LEAST_EVENTS))
+    }
+
+    /// Events beyond the stream's level, never below 0; `None` where nobody counts them.
+    pub(crate) fn excess(&self, stream: Stream, facts: &Facts) -> Option<f64> {
+        let (events, exposure) = stream.count(facts)?;
+        Some((events - self.levels[stream as usize].mean(exposure)).max(0.0))
+    }
+
+    /// Events of the stream at its level over the same stretch.
+    pub(crate) fn usual(&self, stream: Stream, facts: &Facts) -> Option<f64> {
+        let (_, exposure) = stream.count(facts)?;
+        Some(self.levels[stream as usize].mean(exposure))
+    }
+
+    /// Score of the load latency's tail: p99 over p50 against its own past.
+    pub(crate) fn tail_score(&self, facts: &Facts) -> Option<f64> {
+        self.tail.score(facts.tail.map(logarithm)?, LEAST_TAIL_RISE)
+    }
+
+    /// Score of the forecast: keys due now over the mean, against the least that is a wave and
+    /// against its own scatter.
+    pub(crate) fn due_score(&self, facts: &Facts, thresholds: &Thresholds) -> Option<f64> {
+        let due = facts.due_ratio?;
+        let own = self.due.line(0.0).unwrap_or(0.0);
+        Some(due / thresholds.due_ratio.max(own))
+    }
+
+    /// Score of the most-missed key's share against its own past.
+    pub(crate) fn share_score(&self, facts: &Facts) -> Option<f64> {
+        self.share.score(facts.hot_key_share?, LEAST_SHARE_RISE)
+    }
+
+    /// Whether any stream that is independent of the misses stands out.
+    pub(crate) fn corroborate(&self, facts: &Facts, thresholds: &Thresholds) -> bool {
+        let stands_out = |score: Option<f64>| score.is_some_and(|score| score >= 1.0);
+        WITNESSES.iter().any(|&stream| stands_out(self.score(stream, facts, thresholds)))
+            || stands_out(self.tail_score(facts))
+            || stands_out(self.share_score(facts))
+    }
+
+    /// Every signal that is not the misses themselves, in the order of [`SignalKind::ALL`].
+    pub(crate) fn signals(
+        &self,
+        facts: &Facts,
+        thresholds: &Thresholds,
+    ) -> [Option<f64>; SignalKind::ALL.len()] {
+        let score = |stream| self.score(stream, facts, thresholds);
+        SignalKind::ALL.map(|kind| match kind {
+            SignalKind::MissRatio => None,
+            SignalKind::LoadRate => score(Stream::Loads),
+            SignalKind::LockContention => score(Stream::Refused),
+            SignalKind::TailLatency => self.tail_score(facts),
+            SignalKind::Expiry => self.due_score(facts, thresholds),
+            SignalKind::Eviction => score(Stream::Evicted),
+            SignalKind::Errors => score(Stream::Errors),
+        })
+    }
+
+    fn expected(&self, stream: Stream, exposure: f64, thresholds: &Thresholds) -> Option<f64> {
+        let index = stream as usize;
+        (self.seconds[index] >= thresholds.warm_up)
+            .then(|| self.levels[index].mean(exposure).max(stream.unremarkable() * exposure))
+    }
+}
+
+/// A gauge's own mean and spread.
+#[derive(Debug, Clone, Copy, Default)]
+struct Gauge {
+    weight: f64,
+    sum: f64,
+    squares: f64,
+}
+
+/// Seconds of a gauge before its mean is one.
+const GAUGE_WEIGHT: f64 = 30.0;
+
+impl Gauge {
+    fn learn(&mut self, value: Option<f64>, fade: &Fade) {
+        if let Some(value) = value {
+            // What stands out moves the mean no further than its own line.
+            let value = self.line(0.0).map_or(value, |line| value.min(line.max(self.mean() * 1.5)));
+            let weight = fade.seconds();
+            self.weight = self.weight * fade.level() + weight;
+            self.sum = self.sum * fade.level() + value * weight;
+            self.squares = self.squares * fade.level() + value * value * weight;
+        }
+    }
+
+    fn mean(&self) -> f64 {
+        if self.weight > 0.0 { self.sum / self.weight } else { 0.0 }
+    }
+
+    fn line(&self, least_rise: f64) -> Option<f64> {
+        (self.weight >= GAUGE_WEIGHT).then(|| {
+            let mean = self.mean();
+            let variance = (self.squares / self.weight - mean * mean).max(0.0);
+            mean + (GAUGE_DEVIATIONS * variance.sqrt()).max(least_rise)
+        })
+    }
+
+    fn score(&self, value: f64, least_rise: f64) -> Option<f64> {
+        let line = self.line(least_rise)?;
+        let mean = self.mean();
+        Some(((value - mean) / (line - mean)).max(0.0))
+    }
+}
+
+fn logarithm(ratio: f64) -> f64 {
+    ratio.max(1.0).ln()
 }

@@ -3,12 +3,17 @@
 //! Pure: a [`Sample`](crate::signal::sample::Sample) in, a [`Verdict`] out. Live polling, `backtest`
 //! and the tests use the same [`detector::Detector`].
 
-pub mod baseline;
+mod baseline;
 pub mod cause;
+mod chart;
 pub mod detector;
+mod episode;
 pub mod evidence;
+mod history;
 pub mod incident;
+mod ladder;
 pub mod state;
+mod statistic;
 pub mod thresholds;
 
 pub use cause::Cause;

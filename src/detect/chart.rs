@@ -1,0 +1,197 @@
+//! One source's misses against its own past: the negative-binomial likelihood-ratio chart.
+//!
+//! At each poll every stretch of the newest polls is tested for more misses than its lookups
+//! explain (Willsky and Jones 1976; Lai, J. R. Statist. Soc. B 57, 1995: such a chart is as quick as
+//! one that knows the size of the change beforehand). Judging misses given lookups makes load
+//! changes of any size invisible to it.
+
+use crate::detect::Thresholds;
+use crate::detect::baseline::{Baseline, Level};
+use crate::detect::ladder::{Ladder, Rung};
+use crate::detect::statistic::{self, Tail};
+use crate::reading::Lookups;
+
+/// Below this share of the line the Gaussian exponent is close enough and costs no logarithm.
+const FAR_BELOW: f64 = 0.2;
+/// No witness takes the line lower than this, nats.
+const LOWEST_LINE: f64 = 3.0;
+
+/// The chart of one source.
+#[derive(Debug, Clone)]
+pub(crate) struct Chart {
+    /// What is normal.
+    pub(crate) baseline: Baseline,
+    ladder: Ladder,
+}
+
+/// What a chart says about now.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Assessment {
+    /// How much of what a stampede needs is there: evidence and least effect; 1 is the line.
+    pub(crate) score: f64,
+    /// Evidence over line, whatever the effect, in the stretch that scores highest.
+    pub(crate) strength: f64,
+    /// The highest evidence over line of any stretch, whatever the effect.
+    pub(crate) suspicion: f64,
+    /// The stretch that scores highest.
+    pub(crate) stretch: Rung,
+}
+
+/// What a stretch would have held, had all been normal.
+#[derive(Debug, Clone, Copy)]
+struct Judged {
+    tail: Tail,
+    count: f64,
+    mean: f64,
+    variance: f64,
+}
+
+impl Chart {
+    /// A chart that knows nothing.
+    pub(crate) fn new(thresholds: &Thresholds) -> Chart {
+        Chart { baseline: Baseline::new(thresholds), ladder: Ladder::new() }
+    }
+
+    /// Adds what a poll of `seconds` that began at `start` saw.
+    pub(crate) fn push(&mut self, start: f64, seconds: f64, lookups: Lookups) {
+        self.ladder.push(Rung {
+            start,
+            seconds,
+            polls: 1,
+            lookups: lookups.total(),
+            misses: lookups.misses,
+        });
+    }
+
+    /// Starts anew: what led to the last alarm must not lead to another one.
+    pub(crate) fn restart(&mut self) {
+        self.ladder.clear();
+    }
+
+    /// Takes the ratio of the last `seconds` as normal.
+    pub(crate) fn accept(&mut self, seconds: f64, thresholds: &Thresholds) {
+        let stretch = self.ladder.stretches().take_while(|rung| rung.seconds <= seconds).last();
+        if let Some(stretch) = stretch.filter(|stretch| stretch.lookups > 0.0) {
+            self.baseline.rebase(stretch.misses / stretch.lookups, thresholds);
+        }
+    }
+
+    /// Whether it has seen enough to judge by statistics alone.
+    pub(crate) fn ready(&self, observed_seconds: f64, thresholds: &Thresholds) -> bool {
+        observed_seconds >= thresholds.warm_up
+            && self.baseline.misses.exposure() >= thresholds.warm_up_lookups
+    }
+
+    /// Tests every stretch that ends now. A `corroborated` one needs less.
+    pub(crate) fn assess(&self, corroborated: bool, thresholds: &Thresholds) -> Assessment {
+        let mut found = Assessment::default();
+        let Some(ratio) = self.baseline.miss_ratio() else { return found };
+        let relief = if corroborated { thresholds.corroboration } else { 0.0 };
+        let interval = thresholds.false_alarm_interval;
+        let lowest = line(interval, relief, thresholds.longest_window);
+        for stretch in self.ladder.stretches() {
+            if stretch.polls > 1 && stretch.seconds > thresholds.longest_window {
+                break;
+            }
+            let excess = stretch.misses - ratio * stretch.lookups;
+            if excess <= 0.0 {
+                continue;
+            }
+            let judged = self.judge(&stretch, ratio, thresholds);
+            let distance = judged.count - judged.mean;
+            let gaussian = 0.5 * distance * distance / judged.variance;
+            let strength = if gaussian < FAR_BELOW * lowest {
+                gaussian / lowest
+            } else {
+                statistic::exponent(judged.count, judged.mean, judged.variance)
+                    / line(interval, relief, stretch.seconds)
+            };
+            let score = strength.min(effect(&stretch, ratio, excess, corroborated, thresholds));
+            found.suspicion = found.suspicion.max(strength);
+            if score > found.score {
+                found = Assessment { score, strength, stretch, ..found };
+            }
+        }
+        found
+    }
+
+    /// Probability of what the stretch held, or worse, by chance.
+    pub(crate) fn p_value(&self, stretch: &Rung, thresholds: &Thresholds) -> Option<f64> {
+        let judged = self.judge(stretch, self.baseline.miss_ratio()?, thresholds);
+        Some(statistic::probability(judged.tail, judged.count, judged.mean, judged.variance))
+    }
+
+    /// Misses to be expected among `lookups`, `None` before anything was learned.
+    pub(crate) fn expected_misses(&self, lookups: f64) -> Option<f64> {
+        self.baseline.miss_ratio().map(|ratio| ratio * lookups)
+    }
+
+    /// Whether `lookups` of some seconds are back to normal: less than a part of the least effect
+    /// above the baseline, scatter aside.
+    pub(crate) fn quiet(&self, lookups: Lookups, thresholds: &Thresholds) -> bool {
+        let Some(ratio) = self.baseline.miss_ratio() else { return true };
+        let total = lookups.total();
+        let part = thresholds.clear_level;
+        let (level, beyond, allowed) = if ratio < thresholds.high_miss_ratio {
+            let mean = ratio * total;
+            (
+                &self.baseline.misses,
+                lookups.misses - mean,
+                part * (needed(ratio, thresholds) * total),
+            )
+        } else {
+            let mean = (1.0 - ratio) * total;
+            (&self.baseline.hits, mean - lookups.hits, part * thresholds.hits_lost * mean)
+        };
+        let mean = if ratio < thresholds.high_miss_ratio { ratio } else { 1.0 - ratio } * total;
+        beyond <= allowed + QUIET_DEVIATIONS * scatter(level, mean)
+    }
+
+    fn judge(&self, stretch: &Rung, ratio: f64, thresholds: &Thresholds) -> Judged {
+        let (tail, level, count, mean) = if ratio < thresholds.high_miss_ratio {
+            (Tail::Upper, &self.baseline.misses, stretch.misses, ratio * stretch.lookups)
+        } else {
+            let hits = stretch.lookups - stretch.misses;
+            (Tail::Lower, &self.baseline.hits, hits, (1.0 - ratio) * stretch.lookups)
+        };
+        Judged { tail, count, mean, variance: level.variance(mean) }
+    }
+}
+
+/// Scatter that a quiet poll may show, standard deviations.
+const QUIET_DEVIATIONS: f64 = 2.0;
+
+fn scatter(level: &Level, mean: f64) -> f64 {
+    level.variance(mean).sqrt()
+}
+
+/// Evidence that a stretch of `seconds` needs, nats.
+fn line(interval: f64, relief: f64, seconds: f64) -> f64 {
+    ((interval / seconds).ln() - relief).max(LOWEST_LINE)
+}
+
+/// Rise of the miss ratio that a stampede needs at the least.
+fn needed(ratio: f64, thresholds: &Thresholds) -> f64 {
+    ((thresholds.rise - 1.0) * ratio).max(thresholds.rise_points)
+}
+
+/// How much of the least effect is there; 1 is enough.
+fn effect(
+    stretch: &Rung,
+    ratio: f64,
+    excess: f64,
+    corroborated: bool,
+    thresholds: &Thresholds,
+) -> f64 {
+    let relative = if ratio < thresholds.high_miss_ratio {
+        let needed = if corroborated {
+            ((thresholds.corroborated_rise - 1.0) * ratio).max(thresholds.corroborated_rise_points)
+        } else {
+            needed(ratio, thresholds)
+        };
+        excess / (needed * stretch.lookups)
+    } else {
+        excess / (thresholds.hits_lost * (1.0 - ratio) * stretch.lookups)
+    };
+    relative.min(excess / thresholds.least_excess)
+}

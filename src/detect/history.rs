@@ -1,0 +1,204 @@
+//! The last minute in stretches of about a second: what the baselines learn from once it is old
+//! enough, and what a cause is read from while it is fresh.
+
+use std::collections::VecDeque;
+
+use crate::detect::Thresholds;
+use crate::reading::{BySource, Lookups, Reach, Source};
+use crate::signal::sample::Sample;
+
+/// What one stretch of time held, of everything that can speak for or against a stampede.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Facts {
+    /// Seconds on the detector's own clock at which it ended.
+    pub(crate) end: f64,
+    pub(crate) seconds: f64,
+    pub(crate) lookups: BySource<Option<Lookups>>,
+    pub(crate) expired: Option<f64>,
+    pub(crate) evicted: Option<f64>,
+    pub(crate) errors: Option<f64>,
+    pub(crate) not_found: Option<f64>,
+    pub(crate) loads: Option<f64>,
+    pub(crate) coalesced: Option<f64>,
+    pub(crate) lock_acquired: Option<f64>,
+    pub(crate) lock_failed: Option<f64>,
+    pub(crate) flushes: Option<f64>,
+    /// Keys at its start and at its end.
+    pub(crate) keys_before: Option<f64>,
+    pub(crate) keys: Option<f64>,
+    pub(crate) restarted: bool,
+    pub(crate) failing: bool,
+    /// The highest value of each gauge in it.
+    pub(crate) due_ratio: Option<f64>,
+    pub(crate) hot_key_share: Option<f64>,
+    pub(crate) tail: Option<f64>,
+    /// Nothing is to be learned from it.
+    pub(crate) tainted: bool,
+}
+
+impl Facts {
+    /// What a sample says, without what cannot be a count, a time or a share. Ratios of a server
+    /// that is still loading its data say nothing.
+    pub(crate) fn of(sample: &Sample, end: f64) -> Facts {
+        let loading = sample.reach == Reach::Loading;
+        let lookups = |source: Source| {
+            let both = (*sample.lookups.get(source))?;
+            let known = fit(Some(both.hits)).is_some() && fit(Some(both.misses)).is_some();
+            (known && !loading).then_some(both)
+        };
+        let p50 = fit(sample.latency_p50).filter(|p50| *p50 > 0.0);
+        Facts {
+            end,
+            seconds: sample.dt,
+            lookups: BySource { redis: lookups(Source::Redis), app: lookups(Source::App) },
+            expired: fit(sample.expired),
+            evicted: fit(sample.evicted),
+            errors: fit(sample.errors),
+            not_found: fit(sample.not_found),
+            loads: fit(sample.loads),
+            coalesced: fit(sample.coalesced),
+            lock_acquired: fit(sample.lock_acquired),
+            lock_failed: fit(sample.lock_failed),
+            flushes: fit(sample.flushes),
+            keys_before: fit(sample.keys_before),
+            keys: fit(sample.keys),
+            restarted: sample.restarted,
+            failing: sample.reach == Reach::Failing,
+            due_ratio: fit(sample.due_ratio),
+            hot_key_share: fit(sample.hot_key_share).map(|share| share.min(1.0)),
+            tail: p50.and_then(|p50| Some(fit(sample.latency_p99)? / p50)),
+            tainted: loading,
+        }
+    }
+
+    /// Takes in the stretch that follows.
+    pub(crate) fn add(&mut self, later: &Facts) {
+        self.end = later.end;
+        self.seconds += later.seconds;
+        self.lookups.redis = both(self.lookups.redis, later.lookups.redis);
+        self.lookups.app = both(self.lookups.app, later.lookups.app);
+        self.expired = sum(self.expired, later.expired);
+        self.evicted = sum(self.evicted, later.evicted);
+        self.errors = sum(self.errors, later.errors);
+        self.not_found = sum(self.not_found, later.not_found);
+        self.loads = sum(self.loads, later.loads);
+        self.coalesced = sum(self.coalesced, later.coalesced);
+        self.lock_acquired = sum(self.lock_acquired, later.lock_acquired);
+        self.lock_failed = sum(self.lock_failed, later.lock_failed);
+        self.flushes = sum(self.flushes, later.flushes);
+        self.keys_before = self.keys_before.or(later.keys_before);
+        self.keys = later.keys.or(self.keys);
+        self.restarted |= later.restarted;
+        self.failing |= later.failing;
+        self.due_ratio = highest(self.due_ratio, later.due_ratio);
+        self.hot_key_share = highest(self.hot_key_share, later.hot_key_share);
+        self.tail = highest(self.tail, later.tail);
+        self.tainted |= later.tainted;
+    }
+
+    /// The lookups of the source that knows best what users wait for: the applications' if they
+    /// say anything.
+    pub(crate) fn best_lookups(&self) -> Option<Lookups> {
+        self.lookups.app.or(self.lookups.redis)
+    }
+
+    /// Lock attempts, where both results are known.
+    pub(crate) fn lock_attempts(&self) -> Option<f64> {
+        Some(self.lock_acquired? + self.lock_failed?)
+    }
+
+    /// Share of the keys that are gone without having expired or been evicted, 0 to 1. Expiries
+    /// and evictions that nobody counts explain nothing.
+    pub(crate) fn keys_lost(&self) -> Option<f64> {
+        let before = self.keys_before.filter(|keys| *keys > 0.0)?;
+        let explained = self.expired.unwrap_or(0.0) + self.evicted.unwrap_or(0.0);
+        Some(((before - self.keys? - explained) / before).max(0.0))
+    }
+}
+
+/// Stretches kept for the shortest hold-back, and the most for the longest.
+const KEPT_SECONDS: f64 = 45.0;
+const CELLS: f64 = 64.0;
+/// The finest stretch, seconds; a little more than a poll a second with its jitter, so that ten
+/// polls of 100 ms make one and one of a second stays alone.
+const FINEST: f64 = 1.04;
+
+/// The last minute or so. Memory is bounded whatever the poll interval.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct History {
+    cells: VecDeque<Facts>,
+    learned: usize,
+}
+
+impl History {
+    /// Adds the newest poll.
+    pub(crate) fn push(&mut self, facts: &Facts, thresholds: &Thresholds) {
+        let finest = (thresholds.hold_back / CELLS).max(FINEST);
+        let open = self.cells.len() > self.learned;
+        match self.cells.back_mut() {
+            Some(last) if open && last.seconds + facts.seconds <= finest => last.add(facts),
+            _ => self.cells.push_back(*facts),
+        }
+        let kept = thresholds.hold_back.max(KEPT_SECONDS);
+        while self.learned > 0 && self.cells.front().is_some_and(|cell| cell.end < facts.end - kept)
+        {
+            self.cells.pop_front();
+            self.learned -= 1;
+        }
+    }
+
+    /// The oldest stretch that ended at `until` or before and has not been handed out yet.
+    pub(crate) fn ripe(&mut self, until: f64) -> Option<Facts> {
+        let cell = self.cells.get(self.learned).filter(|cell| cell.end <= until)?;
+        self.learned += 1;
+        Some(*cell)
+    }
+
+    /// Nothing is to be learned from what has not been learned yet.
+    pub(crate) fn taint(&mut self) {
+        for cell in self.cells.iter_mut().rev() {
+            if cell.tainted {
+                break;
+            }
+            cell.tainted = true;
+        }
+    }
+
+    /// Everything that happened after `from`, as one stretch; at least the newest.
+    pub(crate) fn since(&self, from: f64) -> Facts {
+        let recent = self.cells.iter().rev().take_while(|cell| cell.end > from).count().max(1);
+        let mut cells = self.cells.iter().skip(self.cells.len().saturating_sub(recent));
+        let mut sum = cells.next().copied().unwrap_or_default();
+        for cell in cells {
+            sum.add(cell);
+        }
+        sum
+    }
+}
+
+fn fit(value: Option<f64>) -> Option<f64> {
+    value.filter(|value| value.is_finite() && *value >= 0.0)
+}
+
+fn sum(earlier: Option<f64>, later: Option<f64>) -> Option<f64> {
+    match (earlier, later) {
+        (Some(earlier), Some(later)) => Some(earlier + later),
+        (earlier, later) => earlier.or(later),
+    }
+}
+
+fn highest(earlier: Option<f64>, later: Option<f64>) -> Option<f64> {
+    match (earlier, later) {
+        (Some(earlier), Some(later)) => Some(earlier.max(later)),
+        (earlier, later) => earlier.or(later),
+    }
+}
+
+fn both(earlier: Option<Lookups>, later: Option<Lookups>) -> Option<Lookups> {
+    match (earlier, later) {
+        (Some(earlier), Some(later)) => {
+            Some(Lookups { hits: earlier.hits + later.hits, misses: earlier.misses + later.misses })
+        }
+        (earlier, later) => earlier.or(later),
+    }
+}

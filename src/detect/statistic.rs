@@ -1,0 +1,112 @@
+//! How surprising a count is: the negative binomial tail, as an exponent and as a probability.
+//!
+//! Counts of misses scatter more than a Poisson variable: their variance is
+//! `dispersion * mean + wander * mean^2`. The negative binomial with the same mean and variance has
+//! the size `k = mean^2 / (variance - mean)`. The exponent of Chernoff's bound on its tail decides:
+//! it is exact to leading order, costs two logarithms and never underflows, where the tail itself
+//! is 0 in a double from 1e-300 on. The tail is computed once an incident, to be shown.
+
+use statrs::distribution::{DiscreteCDF, NegativeBinomial};
+
+/// Sizes above this are Poisson for all purposes, and would only cost the sums their precision.
+const POISSON_SIZE: f64 = 1e7;
+
+/// Which tail is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tail {
+    /// More than expected.
+    Upper,
+    /// Fewer than expected.
+    Lower,
+}
+
+/// The exponent of Chernoff's bound, nats: about `-ln P(at least as far from the mean)`. Both tails
+/// have the same form. 0 at the mean; infinite where the mean is 0 and the count is not.
+pub(crate) fn exponent(count: f64, mean: f64, variance: f64) -> f64 {
+    if mean <= 0.0 {
+        return if count > 0.0 { f64::INFINITY } else { 0.0 };
+    }
+    let size = size(mean, variance);
+    let own = if count > 0.0 { count * (count / mean).ln() } else { 0.0 };
+    let bits = if size < POISSON_SIZE {
+        own - (count + size) * ((count + size) / (mean + size)).ln()
+    } else {
+        own - (count - mean)
+    };
+    bits.max(0.0)
+}
+
+/// Probability of a count at least as far out, 0 where a double cannot hold it.
+pub(crate) fn probability(tail: Tail, count: f64, mean: f64, variance: f64) -> f64 {
+    if mean <= 0.0 {
+        return if count > 0.0 { 0.0 } else { 1.0 };
+    }
+    let size = size(mean, variance);
+    let Ok(distribution) = NegativeBinomial::new(size, size / (size + mean)) else {
+        return 1.0;
+    };
+    let whole = count.round().max(0.0) as u64;
+    match (tail, whole) {
+        (Tail::Upper, 0) => 1.0,
+        (Tail::Upper, count) => distribution.sf(count - 1),
+        (Tail::Lower, count) => distribution.cdf(count),
+    }
+}
+
+fn size(mean: f64, variance: f64) -> f64 {
+    let beyond_poisson = variance - mean;
+    if beyond_poisson > mean * mean / POISSON_SIZE {
+        mean * mean / beyond_poisson
+    } else {
+        POISSON_SIZE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mean_is_no_surprise_and_distance_is() {
+        assert_eq!(exponent(50.0, 50.0, 75.0), 0.0);
+        assert!(exponent(100.0, 50.0, 75.0) < exponent(150.0, 50.0, 75.0));
+        assert!(exponent(20.0, 50.0, 75.0) < exponent(0.0, 50.0, 75.0));
+    }
+
+    #[test]
+    fn poisson_limit_by_hand() {
+        // x ln(x/m) - (x - m) = 20 ln 2 - 10
+        let expected = 20.0 * 2.0_f64.ln() - 10.0;
+        assert!((exponent(20.0, 10.0, 10.0) - expected).abs() < 1e-9);
+        // At no events at all it is the mean.
+        assert!((exponent(0.0, 10.0, 10.0) - 10.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn negative_binomial_by_hand() {
+        // mean 10, variance 20: k = 10; x = 30: 30 ln 3 - 40 ln 2
+        let expected = 30.0 * 3.0_f64.ln() - 40.0 * 2.0_f64.ln();
+        assert!((exponent(30.0, 10.0, 20.0) - expected).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_exponent_bounds_the_tail_within_a_few_nats() {
+        for (count, mean, variance) in [(60.0, 20.0, 30.0), (400.0, 200.0, 900.0), (5.0, 0.5, 0.8)]
+        {
+            let tail = -probability(Tail::Upper, count, mean, variance).ln();
+            let bound = exponent(count, mean, variance);
+            assert!(bound <= tail && tail <= bound + 6.0, "{count} {mean}: {bound} {tail}");
+        }
+        let tail = -probability(Tail::Lower, 20.0, 60.0, 90.0).ln();
+        let bound = exponent(20.0, 60.0, 90.0);
+        assert!(bound <= tail && tail <= bound + 6.0, "{bound} {tail}");
+    }
+
+    #[test]
+    fn nothing_expected() {
+        assert_eq!(exponent(0.0, 0.0, 0.0), 0.0);
+        assert_eq!(exponent(1.0, 0.0, 0.0), f64::INFINITY);
+        assert_eq!(probability(Tail::Upper, 0.0, 0.0, 0.0), 1.0);
+        assert_eq!(probability(Tail::Upper, 3.0, 0.0, 0.0), 0.0);
+    }
+}
