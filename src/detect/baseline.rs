@@ -21,6 +21,8 @@ const NEVER_CUT: f64 = 5.0;
 const BLOCK_EVENTS: f64 = 64.0;
 /// A block is closed after this many times its least length, however few its events.
 const BLOCK_STRETCH: f64 = 8.0;
+/// A count of which so little is expected tells nothing about scatter.
+const LEAST_MEAN: f64 = 1e-6;
 /// No single stretch of learning fades the past by more than one long poll would, seconds.
 const LONGEST_FADE: f64 = 60.0;
 /// Half an event beyond those seen: never having seen a miss is no proof that there are none.
@@ -102,8 +104,8 @@ impl Level {
         let mut seen = events;
         if self.exposure > 0.0 {
             let mean = self.mean(exposure);
-            let reach = thresholds.winsorise * self.variance(mean).sqrt();
-            seen = events.clamp(mean - reach.max(NEVER_CUT), mean + reach.max(NEVER_CUT)).max(0.0);
+            let reach = (thresholds.winsorise * self.variance(mean).sqrt()).max(NEVER_CUT);
+            seen = events.min(mean + reach).max(mean - reach).max(0.0);
             self.scatter(seen, mean, fade, thresholds);
         }
         self.events = self.events * fade.level + seen;
@@ -130,6 +132,11 @@ impl Level {
         self.dispersion * mean + self.relative_variance * mean * mean
     }
 
+    /// Variance over mean from poll to poll.
+    pub(crate) fn dispersion(&self) -> f64 {
+        self.dispersion
+    }
+
     /// Exposure that was learned from, faded.
     pub(crate) fn exposure(&self) -> f64 {
         self.exposure
@@ -144,7 +151,7 @@ impl Level {
     }
 
     fn scatter(&mut self, seen: f64, mean: f64, fade: &Fade, thresholds: &Thresholds) {
-        if mean <= 0.0 {
+        if mean < LEAST_MEAN {
             return;
         }
         let square = (seen - mean) * (seen - mean) / mean;

@@ -106,7 +106,7 @@ impl Chart {
                 statistic::exponent(judged.count, judged.mean, judged.variance)
                     / line(interval, relief, stretch.seconds)
             };
-            let score = strength.min(effect(&stretch, ratio, excess, corroborated, thresholds));
+            let score = strength.min(effect(&stretch, self, excess, corroborated, thresholds));
             found.suspicion = found.suspicion.max(strength);
             if score > found.score {
                 found = Assessment { score, strength, stretch, ..found };
@@ -176,22 +176,37 @@ fn needed(ratio: f64, thresholds: &Thresholds) -> f64 {
 }
 
 /// How much of the least effect is there; 1 is enough.
+///
+/// What is seen is the effect plus scatter, and of the many stretches in the longest one some show
+/// more than there is: the largest of n scatters by about `sqrt(2 ln n)` standard deviations. That
+/// comes on top of the least effect, so that a rise just below it stays silent. A witness makes
+/// this unnecessary.
 fn effect(
     stretch: &Rung,
-    ratio: f64,
+    chart: &Chart,
     excess: f64,
     corroborated: bool,
     thresholds: &Thresholds,
 ) -> f64 {
-    let relative = if ratio < thresholds.high_miss_ratio {
-        let needed = if corroborated {
+    let ratio = chart.baseline.misses.ratio();
+    let (least, count, level) = if ratio < thresholds.high_miss_ratio {
+        let rise = if corroborated {
             ((thresholds.corroborated_rise - 1.0) * ratio).max(thresholds.corroborated_rise_points)
         } else {
             needed(ratio, thresholds)
         };
-        excess / (needed * stretch.lookups)
+        let least = rise * stretch.lookups;
+        (least, ratio * stretch.lookups + least, &chart.baseline.misses)
     } else {
-        excess / (thresholds.hits_lost * (1.0 - ratio) * stretch.lookups)
+        let usual = (1.0 - ratio) * stretch.lookups;
+        let least = thresholds.hits_lost * usual;
+        (least, usual - least, &chart.baseline.hits)
     };
-    relative.min(excess / thresholds.least_excess)
+    let margin = if corroborated {
+        0.0
+    } else {
+        let stretches = (thresholds.longest_window / stretch.seconds).max(1.0);
+        (2.0 * stretches.ln() * level.dispersion() * count).sqrt()
+    };
+    (excess / (least + margin)).min(excess / thresholds.least_excess)
 }

@@ -1,12 +1,13 @@
 //! The detector of one cache.
 
 use crate::detect::baseline::{Baseline, Fade};
-use crate::detect::cause::{Event, Scene};
+use crate::detect::cause::Event;
 use crate::detect::chart::{Assessment, Chart};
+use crate::detect::course::Poll;
 use crate::detect::episode::Episode;
 use crate::detect::evidence::{Stream, Streams};
 use crate::detect::history::{Facts, History};
-use crate::detect::{Cause, Change, Incident, SignalKind, State, Thresholds};
+use crate::detect::{Change, Incident, SignalKind, State, Thresholds};
 use crate::reading::{BySource, Source};
 use crate::signal::sample::Sample;
 
@@ -37,8 +38,6 @@ pub struct Verdict {
 
 /// Witnesses are heard over this many seconds: one poll of a second may catch half of a burst.
 const WITNESS_SECONDS: f64 = 3.0;
-/// A cause is read from this many seconds before the onset on.
-const SCENE_LEAD: f64 = 3.0;
 /// The part of the observed time that the baseline may wait with learning, while that is short.
 const EARLY_HOLD: f64 = 0.25;
 
@@ -48,19 +47,19 @@ const EARLY_HOLD: f64 = 0.25;
 /// ahead moves nothing but the times that it reports.
 #[derive(Debug, Clone)]
 pub struct Detector {
-    thresholds: Thresholds,
-    clock: f64,
-    history: History,
-    charts: BySource<Chart>,
+    pub(super) thresholds: Thresholds,
+    pub(super) clock: f64,
+    pub(super) history: History,
+    pub(super) charts: BySource<Chart>,
     observed: BySource<f64>,
-    streams: Streams,
-    event: Option<(Event, f64)>,
-    wave_due: Option<f64>,
-    over: bool,
+    pub(super) streams: Streams,
+    pub(super) event: Option<(Event, f64)>,
+    pub(super) wave_due: Option<f64>,
+    pub(super) over: bool,
     failing_calls: u32,
     suspicious: f64,
-    episode: Option<Episode>,
-    last: Option<Episode>,
+    pub(super) episode: Option<Episode>,
+    pub(super) last: Option<Episode>,
     time: f64,
 }
 
@@ -169,13 +168,15 @@ impl Detector {
         }
 
         let calls_fail = self.calls_fail(&facts, &recent);
-        let misses_alarm = self.alarm(&assessment, corroborated, verdict.ready);
+        let misses_rise = self.alarm(&assessment, corroborated, verdict.ready);
         verdict.score = assessment.score.max(if calls_fail { 1.0 } else { 0.0 });
-        let alarm = misses_alarm || calls_fail;
+        let poll = Poll { sample, facts: &facts, source };
         if self.episode.is_some() {
-            self.go_on(sample, &facts, source, &mut verdict);
-        } else if alarm {
-            self.declare(sample, &facts, source, &assessment, &mut verdict);
+            self.go_on(&poll, &mut verdict);
+        } else if misses_rise {
+            self.misses_rose(&poll, &assessment.stretch, &mut verdict);
+        } else if calls_fail {
+            self.calls_failed(&poll, &mut verdict);
         }
         self.hold_back(&assessment, sample.dt);
         verdict.running = self.episode.as_ref().map(|episode| episode.incident.clone());
@@ -279,135 +280,6 @@ impl Detector {
             || (lately >= self.thresholds.least_error_share && surprise >= line)
     }
 
-    fn declare(
-        &mut self,
-        sample: &Sample,
-        facts: &Facts,
-        source: Source,
-        assessment: &Assessment,
-        verdict: &mut Verdict,
-    ) {
-        let by_misses = assessment.score >= 1.0;
-        let onset = if by_misses { assessment.stretch.start } else { self.clock - sample.dt };
-        let cause = self.scene(onset, source, facts, |scene, thresholds| scene.cause(thresholds));
-        let cause = if by_misses { cause } else { Cause::Avalanche };
-        let chart = self.charts.get(source);
-        let expected = chart.expected_misses(assessment.stretch.lookups).unwrap_or(0.0);
-        let led_to_it = (assessment.stretch.misses - expected).max(0.0);
-        let resumable = self.last.take().filter(|last| {
-            self.clock - last.ended < self.thresholds.merge_within
-                && !(is_hard(cause) && last.incident.cause != cause)
-        });
-        let mut episode = match resumable {
-            Some(mut last) => {
-                last.resume(self.clock);
-                last
-            }
-            None => {
-                let mut incident = Incident::new(cause, source, sample.time);
-                incident.score = verdict.score;
-                incident.p_value = by_misses
-                    .then(|| chart.p_value(&assessment.stretch, &self.thresholds))
-                    .flatten();
-                incident.baseline_misses_per_second =
-                    verdict.baseline_misses_per_second.get(source).unwrap_or(0.0);
-                incident.baseline_loads_per_second =
-                    self.streams.usual(Stream::Loads, facts).map(|loads| loads / facts.seconds);
-                Episode::new(incident, onset, self.clock)
-            }
-        };
-        episode.record(facts, sample, led_to_it, self.streams.excess(Stream::Loads, facts));
-        verdict.excess_misses = led_to_it;
-        verdict.incident_seconds = sample.dt;
-        if episode.settled {
-            verdict.changes.push(Change::Resumed(episode.incident.clone()));
-        } else {
-            episode.incident.evidence = self.figures(onset, source, facts, assessment);
-            verdict.changes.push(Change::Started(episode.incident.clone()));
-        }
-        self.episode = Some(episode);
-    }
-
-    /// One more poll of a running incident.
-    fn go_on(&mut self, sample: &Sample, facts: &Facts, source: Source, verdict: &mut Verdict) {
-        let Some(mut episode) = self.episode.take() else { return };
-        let lookups = *facts.lookups.get(source);
-        let excess = lookups.map_or(0.0, |lookups| {
-            let expected = self.charts.get(source).expected_misses(lookups.total());
-            (lookups.misses - expected.unwrap_or(lookups.misses)).max(0.0)
-        });
-        episode.record(facts, sample, excess, self.streams.excess(Stream::Loads, facts));
-        episode.silence = if lookups.is_some() { 0.0 } else { episode.silence + sample.dt };
-        verdict.excess_misses = excess;
-        verdict.incident_seconds = sample.dt;
-
-        if !episode.settled {
-            self.reconsider(&mut episode, source, facts, verdict);
-        }
-        let age = self.clock - episode.declared;
-        let lasting = age >= self.thresholds.new_normal_after;
-        let over = lasting || self.is_over(&episode, source, facts);
-        if !episode.settled && (over || age >= self.thresholds.settle_after) {
-            episode.settled = true;
-            verdict.changes.push(Change::Settled(episode.incident.clone()));
-        }
-        if over {
-            if lasting {
-                let seconds = self.thresholds.longest_window;
-                self.charts.get_mut(source).accept(seconds, &self.thresholds);
-            }
-            episode.end(sample.time, self.clock);
-            for source in Source::ALL {
-                self.charts.get_mut(source).restart();
-            }
-            self.over = false;
-            verdict.changes.push(Change::Ended(episode.incident.clone()));
-            self.last = Some(episode);
-        } else {
-            self.episode = Some(episode);
-        }
-    }
-
-    /// Reads the cause again while the evidence still comes in. What was known stays known.
-    fn reconsider(
-        &self,
-        episode: &mut Episode,
-        source: Source,
-        facts: &Facts,
-        verdict: &mut Verdict,
-    ) {
-        let cause =
-            self.scene(episode.onset, source, facts, |scene, thresholds| scene.cause(thresholds));
-        let from = episode.incident.cause;
-        if cause == Cause::Unknown || cause == from {
-            return;
-        }
-        episode.incident.cause = cause;
-        let incident = episode.incident.clone();
-        verdict.changes.push(Change::CauseChanged { from, incident });
-    }
-
-    fn is_over(&self, episode: &Episode, source: Source, facts: &Facts) -> bool {
-        let avalanche = episode.incident.cause == Cause::Avalanche;
-        if avalanche && facts.failing {
-            return false;
-        }
-        if episode.silence >= self.thresholds.silence_after {
-            return true;
-        }
-        let clear = self.thresholds.clear_after;
-        if self.clock - episode.alarmed < clear {
-            return false;
-        }
-        let lately = self.history.since(self.clock - clear);
-        let Some(lookups) = *lately.lookups.get(source) else { return false };
-        let errors = self.streams.excess(Stream::Errors, &lately).unwrap_or(0.0);
-        let calls = lookups.total() + lately.errors.unwrap_or(0.0);
-        let least = self.thresholds.least_error_share * self.thresholds.clear_level;
-        let errors_quiet = errors <= least * calls || errors < self.thresholds.least_excess;
-        errors_quiet && self.charts.get(source).quiet(lookups, &self.thresholds)
-    }
-
     /// Nothing is learned from an incident, nor from what may become one, for a while.
     fn hold_back(&mut self, assessment: &Assessment, seconds: f64) {
         if self.episode.is_some() {
@@ -420,54 +292,4 @@ impl Detector {
             self.history.taint();
         }
     }
-
-    /// Shows what happened since shortly before `onset` to whoever judges it.
-    fn scene<T>(
-        &self,
-        onset: f64,
-        source: Source,
-        newest: &Facts,
-        judge: impl FnOnce(&Scene<'_>, &Thresholds) -> T,
-    ) -> T {
-        let facts = self.history.since(onset - SCENE_LEAD);
-        let lookups = (*facts.lookups.get(source)).unwrap_or_default();
-        let expected = self.charts.get(source).expected_misses(lookups.total()).unwrap_or(0.0);
-        let memory = self.thresholds.event_memory;
-        let event = self.event.filter(|(_, at)| *at >= onset - memory).map(|(event, _)| event);
-        let due = self.wave_due.is_some_and(|at| at >= onset - self.thresholds.due_memory);
-        let scene = Scene {
-            facts: &facts,
-            excess_misses: (lookups.misses - expected).max(0.0),
-            event,
-            wave_due: due,
-            failing: newest.failing && source == Source::App,
-            streams: &self.streams,
-        };
-        judge(&scene, &self.thresholds)
-    }
-
-    fn figures(
-        &self,
-        onset: f64,
-        source: Source,
-        newest: &Facts,
-        assessment: &Assessment,
-    ) -> Vec<(&'static str, f64)> {
-        let stretch = assessment.stretch;
-        let mut figures = Vec::new();
-        if stretch.lookups > 0.0 {
-            figures.push(("miss_ratio", stretch.misses / stretch.lookups));
-            figures.push(("window_seconds", stretch.seconds));
-        }
-        if let Some(ratio) = self.charts.get(source).baseline.miss_ratio() {
-            figures.push(("baseline_miss_ratio", ratio));
-        }
-        figures.extend(self.scene(onset, source, newest, |scene, _| scene.figures()));
-        figures
-    }
-}
-
-/// Whether a cause is something that happened to the server, and so the start of something new.
-fn is_hard(cause: Cause) -> bool {
-    matches!(cause, Cause::ColdStart | Cause::Invalidation | Cause::Avalanche)
 }

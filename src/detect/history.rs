@@ -176,8 +176,11 @@ impl History {
     }
 }
 
+/// More events than any cache has in a century; above it, sums of squares lose their meaning.
+const LARGEST: f64 = 1e15;
+
 fn fit(value: Option<f64>) -> Option<f64> {
-    value.filter(|value| value.is_finite() && *value >= 0.0)
+    value.filter(|value| (0.0..=LARGEST).contains(value))
 }
 
 fn sum(earlier: Option<f64>, later: Option<f64>) -> Option<f64> {

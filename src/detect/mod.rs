@@ -6,6 +6,7 @@
 mod baseline;
 pub mod cause;
 mod chart;
+mod course;
 pub mod detector;
 mod episode;
 pub mod evidence;

@@ -32,3 +32,6 @@ mod serve;
 mod ttl;
 // The rules of the sources themselves.
 mod tidy;
+
+// The decision, on hand-made traffic: what must be seen, what must stay silent.
+mod detector;

@@ -1,0 +1,299 @@
+//! Each cause by its tell-tales.
+
+use stampede_exporter::detect::{Cause, Change};
+use stampede_exporter::reading::{BySource, Lookups, Reach};
+use stampede_exporter::signal::sample::Sample;
+
+use super::traffic::{Traffic, lose};
+
+/// A cache whose server and applications count everything.
+fn counted(sample: &mut Sample) {
+    let misses = sample.lookups.redis.unwrap().misses;
+    sample.loads = Some(misses);
+    sample.not_found = Some((misses * 0.05).round());
+    sample.expired = Some((misses * 0.5).round());
+    sample.evicted = Some(0.0);
+    sample.errors = Some(0.0);
+    sample.flushes = Some(0.0);
+    sample.lock_acquired = Some((misses * 0.5).round());
+    sample.lock_failed = Some(0.0);
+    (sample.keys_before, sample.keys) = (Some(100_000.0), Some(100_000.0));
+    sample.due_ratio = Some(1.0);
+}
+
+/// Ten quiet minutes, then a stampede that `edit` makes; the only incident's cause must be `cause`,
+/// declared within three polls.
+fn check(cause: Cause, seconds: f64, edit: impl FnMut(f64, &mut Sample)) {
+    let mut edit = edit;
+    let mut traffic = Traffic::new(1000.0, 0.02);
+    traffic.run_with(600.0, |_, sample| counted(sample));
+    traffic.assert_silent();
+    let start = traffic.now;
+    traffic.run_with(seconds, |at, sample| {
+        counted(sample);
+        edit(at, sample);
+    });
+    traffic.run_with(300.0, |_, sample| counted(sample));
+    let incident = traffic.only();
+    assert_eq!(incident.cause, cause, "{incident:?}");
+    assert!(incident.started_at <= start + 3.0, "{}", incident.started_at - start);
+    assert_eq!(traffic.log.count[cause as usize], 1);
+    assert!(incident.ended_at.is_some());
+}
+
+#[test]
+fn hot_key_by_the_share_of_one_key() {
+    check(Cause::HotKey, 4.0, |_, sample| {
+        lose(sample, 0.3);
+        sample.hot_key_share = Some(0.9);
+    });
+}
+
+#[test]
+fn hot_key_by_misses_of_keys_that_did_not_expire() {
+    check(Cause::HotKey, 4.0, |_, sample| {
+        lose(sample, 0.3);
+        sample.loads = Some(sample.lookups.redis.unwrap().misses);
+    });
+}
+
+#[test]
+fn hot_key_by_refused_locks() {
+    check(Cause::HotKey, 4.0, |_, sample| {
+        lose(sample, 0.3);
+        sample.expired = None;
+        sample.lock_failed = Some(290.0);
+    });
+}
+
+#[test]
+fn synchronized_expiry_by_the_forecast() {
+    check(Cause::SynchronizedExpiry, 30.0, |at, sample| {
+        lose(sample, 0.38 * (-at / 20.0).exp());
+        sample.due_ratio = Some(if at < 1.5 { 40.0 } else { 1.0 });
+    });
+}
+
+#[test]
+fn synchronized_expiry_by_the_expired_keys() {
+    check(Cause::SynchronizedExpiry, 30.0, |at, sample| {
+        lose(sample, 0.38 * (-at / 20.0).exp());
+        sample.due_ratio = None;
+        sample.expired = Some(400.0 * (-at / 20.0).exp());
+    });
+}
+
+#[test]
+fn cold_start_by_a_flush() {
+    check(Cause::ColdStart, 60.0, |at, sample| {
+        lose(sample, 0.97 * (-at / 30.0).exp());
+        if at < 1.5 {
+            sample.flushes = Some(1.0);
+            sample.keys = Some(10.0);
+        }
+    });
+}
+
+#[test]
+fn cold_start_by_a_restart() {
+    check(Cause::ColdStart, 60.0, |at, sample| {
+        lose(sample, 0.16 * (-at / 60.0).exp());
+        sample.restarted = at < 1.5;
+    });
+}
+
+#[test]
+fn invalidation_by_keys_that_are_gone() {
+    check(Cause::Invalidation, 60.0, |at, sample| {
+        lose(sample, 0.4 * (-at / 30.0).exp());
+        if at < 1.5 {
+            sample.keys = Some(60_000.0);
+        }
+    });
+}
+
+#[test]
+fn eviction_by_evicted_keys() {
+    check(Cause::Eviction, 60.0, |_, sample| {
+        lose(sample, 0.13);
+        sample.evicted = Some(4000.0);
+    });
+}
+
+#[test]
+fn penetration_by_loads_that_find_nothing() {
+    check(Cause::Penetration, 60.0, |_, sample| {
+        sample.lookups.redis.as_mut().unwrap().misses += 800.0;
+        sample.not_found = Some(801.0);
+        sample.loads = Some(820.0);
+    });
+}
+
+#[test]
+fn penetration_by_lookups_that_come_on_top() {
+    let mut traffic = Traffic::new(1000.0, 0.03);
+    traffic.run(600.0);
+    traffic.run_with(60.0, |_, sample| sample.lookups.redis.as_mut().unwrap().misses += 800.0);
+    assert_eq!(traffic.only().cause, Cause::Penetration);
+}
+
+#[test]
+fn avalanche_by_failing_calls() {
+    check(Cause::Avalanche, 60.0, |_, sample| {
+        sample.lookups = BySource { redis: None, app: Some(Lookups { hits: 0.0, misses: 1000.0 }) };
+        sample.errors = Some(1000.0);
+    });
+}
+
+#[test]
+fn avalanche_when_failed_calls_are_not_even_counted_as_misses() {
+    check(Cause::Avalanche, 60.0, |_, sample| {
+        sample.lookups.redis = Some(Lookups::default());
+        sample.errors = Some(1000.0);
+    });
+}
+
+#[test]
+fn avalanche_stays_while_the_server_is_away() {
+    let mut traffic = Traffic::new(1000.0, 0.02);
+    let app = |sample: &mut Sample, misses: f64| {
+        let hits = 1000.0 - misses;
+        sample.lookups = BySource { redis: None, app: Some(Lookups { hits, misses }) };
+        sample.errors = Some(if misses > 500.0 { misses } else { 0.0 });
+    };
+    traffic.run_with(600.0, |_, sample| app(sample, 20.0));
+    traffic.run_with(10.0, |_, sample| {
+        app(sample, 1000.0);
+        sample.reach = Reach::Failing;
+    });
+    assert_eq!(traffic.only().cause, Cause::Avalanche);
+    // The applications fall silent too.
+    traffic.run_with(300.0, |_, sample| {
+        sample.lookups = BySource::default();
+        sample.reach = Reach::Failing;
+    });
+    assert!(traffic.log.running.is_some());
+    traffic.run_with(60.0, |_, sample| {
+        app(sample, 20.0);
+        sample.reach = Reach::Answering;
+    });
+    assert!(traffic.log.running.is_none());
+}
+
+#[test]
+fn a_server_that_is_away_alone_is_no_stampede() {
+    let mut traffic = Traffic::new(1000.0, 0.02);
+    traffic.run(600.0);
+    traffic.run_with(300.0, |_, sample| {
+        sample.lookups = BySource::default();
+        sample.reach = Reach::Failing;
+    });
+    traffic.run(300.0);
+    traffic.assert_silent();
+}
+
+#[test]
+fn a_server_that_loads_its_data_says_nothing() {
+    let mut traffic = Traffic::new(1000.0, 0.02);
+    traffic.run(600.0);
+    traffic.run_with(60.0, |at, sample| {
+        sample.restarted = at < 1.5;
+        sample.lookups.redis = Some(Lookups { hits: 0.0, misses: 1000.0 });
+        sample.reach = Reach::Loading;
+    });
+    traffic.run(300.0);
+    traffic.assert_silent();
+    let baseline = traffic.last.baseline_misses_per_second.redis.unwrap();
+    assert!((15.0..25.0).contains(&baseline), "{baseline}");
+}
+
+#[test]
+fn a_flush_during_warm_up_is_a_cold_start() {
+    for warm in [5.0, 20.0, 60.0] {
+        let mut traffic = Traffic::new(1000.0, 0.02);
+        traffic.run_with(warm, |_, sample| counted(sample));
+        let start = traffic.now;
+        traffic.run_with(60.0, |at, sample| {
+            counted(sample);
+            lose(sample, 0.97 * (-at / 60.0).exp());
+            if at < 1.5 {
+                sample.flushes = Some(1.0);
+            }
+        });
+        assert_eq!(traffic.only().cause, Cause::ColdStart);
+        assert!(traffic.only_start() <= start + 2.0);
+    }
+}
+
+#[test]
+fn without_a_flush_counter_a_collapse_is_a_cold_start() {
+    let mut traffic = Traffic::new(20.0, 0.05);
+    let keys = |sample: &mut Sample, before, after| {
+        (sample.keys_before, sample.keys) = (Some(before), Some(after));
+    };
+    traffic.run_with(600.0, |_, sample| keys(sample, 50_000.0, 50_000.0));
+    let start = traffic.now;
+    traffic.run_with(60.0, |at, sample| {
+        lose(sample, 0.97);
+        keys(sample, if at < 1.5 { 50_000.0 } else { 20.0 * at }, 20.0 * at);
+    });
+    assert_eq!(traffic.only().cause, Cause::ColdStart);
+    assert!(traffic.only_start() <= start + 2.0);
+}
+
+#[test]
+fn a_late_witness_changes_the_cause_before_it_settles() {
+    let mut traffic = Traffic::new(1000.0, 0.02);
+    traffic.run_with(600.0, |_, sample| counted(sample));
+    traffic.run_with(30.0, |at, sample| {
+        counted(sample);
+        lose(sample, 0.3);
+        sample.expired = Some(10.0);
+        if at > 4.5 {
+            sample.evicted = Some(4000.0);
+        }
+    });
+    assert_eq!(traffic.only().cause, Cause::Eviction);
+    let changed = traffic.changes.iter().any(|change| {
+        matches!(change, Change::CauseChanged { incident, .. } if incident.cause == Cause::Eviction)
+    });
+    assert!(changed);
+    assert_eq!(traffic.log.count[Cause::Eviction as usize], 1);
+}
+
+#[test]
+fn two_causes_in_a_row_are_two_incidents() {
+    let mut traffic = Traffic::new(1000.0, 0.02);
+    traffic.run_with(600.0, |_, sample| counted(sample));
+    let hot = |traffic: &mut Traffic| {
+        traffic.run_with(30.0, |_, sample| {
+            counted(sample);
+            lose(sample, 0.2);
+            sample.hot_key_share = Some(0.9);
+        });
+    };
+    let flush = |traffic: &mut Traffic| {
+        traffic.run_with(60.0, |at, sample| {
+            counted(sample);
+            lose(sample, 0.97 * (-at / 20.0).exp());
+            if at < 1.5 {
+                sample.flushes = Some(1.0);
+            }
+        });
+    };
+    // One right after the other, while the first still runs.
+    hot(&mut traffic);
+    flush(&mut traffic);
+    traffic.run_with(600.0, |_, sample| counted(sample));
+    let counts = |traffic: &Traffic| {
+        [Cause::HotKey, Cause::ColdStart].map(|cause| traffic.log.count[cause as usize])
+    };
+    assert_eq!(counts(&traffic), [1, 1]);
+    // And with a pause that would make it one incident, were it of one kind.
+    hot(&mut traffic);
+    traffic.run_with(60.0, |_, sample| counted(sample));
+    flush(&mut traffic);
+    traffic.run_with(600.0, |_, sample| counted(sample));
+    assert_eq!(counts(&traffic), [2, 2]);
+    assert_eq!(traffic.log.count.iter().sum::<u64>(), 4);
+}

@@ -1,0 +1,7 @@
+//! The decision, on hand-made traffic: what must be seen, what must stay silent.
+
+mod causes;
+mod garbage;
+mod quiet;
+mod stampedes;
+mod traffic;
