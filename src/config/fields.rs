@@ -184,7 +184,7 @@ pub(super) fn file(node: &Node, problems: &Problems) -> Option<PathBuf> {
     readable(node, problems, |path| quoted(&path.display().to_string()) + " ")
 }
 
-/// As [`file`], for a secret's file: what stands there is not repeated, since some write the
+/// As [`file()`], for a secret's file: what stands there is not repeated, since some write the
 /// secret itself.
 pub(super) fn secret_file(node: &Node, problems: &Problems) -> Option<PathBuf> {
     readable(node, problems, |_| String::new())

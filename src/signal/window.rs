@@ -28,7 +28,7 @@ pub struct Signals {
     pub misses_per_expiry: Option<f64>,
 }
 
-/// Sums over the last few seconds. Memory is bounded by [`CELLS`], whatever the poll interval.
+/// Sums over the last few seconds. Memory is bounded by `CELLS`, whatever the poll interval.
 #[derive(Debug, Clone)]
 pub struct Window {
     span: f64,

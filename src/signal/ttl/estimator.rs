@@ -42,7 +42,7 @@ impl Groups {
         Groups(groups.into_iter().map(|(name, glob)| (name, glob.into_bytes())).collect())
     }
 
-    /// The place of a key's group; [`Groups::other`] when none matches.
+    /// The place of a key's group; one past the last when none matches.
     pub fn of(&self, key: &[u8]) -> u16 {
         let place = self.0.iter().position(|(_, pattern)| glob::matches(pattern, key));
         place.unwrap_or(self.0.len()) as u16
