@@ -44,3 +44,4 @@ pub mod shipped;
 pub mod signal;
 pub mod snapshot;
 pub mod source;
+pub mod ttl_command;

@@ -7,6 +7,7 @@ use stampede_exporter::clock::Clock;
 use stampede_exporter::config::{RedisAddress, RedisConfig, TtlConfig, TtlGroup};
 use stampede_exporter::signal::ttl::TtlPicture;
 use stampede_exporter::source::redis::{Node, Sampler};
+use stampede_exporter::ttl_command::{self, Format, Options, TtlError};
 use tokio::time::Instant;
 
 use crate::support::PATIENCE;
@@ -22,18 +23,12 @@ struct Watch {
 impl Watch {
     fn new(redis: &Redis, keys_per_second: u32, groups: &[(&str, &str)]) -> Watch {
         let clock = Clock::start();
-        let config = RedisConfig {
-            address: RedisAddress::Tcp { host: "127.0.0.1".into(), port: redis.port },
-            username: None,
-            password: None,
-            tls: None,
-        };
         let groups = groups
             .iter()
             .map(|(name, glob)| TtlGroup { name: Arc::from(*name), pattern: (*glob).into() })
             .collect();
         let ttl = TtlConfig { keys_per_second, groups };
-        let node = Node::new(&config, Duration::from_secs(1), clock);
+        let node = Node::new(&redis_config(redis), Duration::from_secs(1), clock);
         Watch { clock, node, sampler: Sampler::new(&ttl, clock) }
     }
 
@@ -63,6 +58,15 @@ impl Watch {
 
     fn whole_round(&mut self) -> TtlPicture {
         self.until("a whole round", |_, p| p.rounds.complete > 0)
+    }
+}
+
+fn redis_config(redis: &Redis) -> RedisConfig {
+    RedisConfig {
+        address: RedisAddress::Tcp { host: "127.0.0.1".into(), port: redis.port },
+        username: None,
+        password: None,
+        tls: None,
     }
 }
 
@@ -127,4 +131,78 @@ fn a_whole_round_is_a_census_and_our_lookups_are_not_exported() {
     watch.until("another poll", |node, p| p.sampler_lookups > 1000 && own_only(node));
     let hits: f64 = redis.info("stats", "keyspace_hits").expect("hits").parse().expect("a number");
     assert!(hits >= 1000.0, "the server counted {hits}");
+}
+
+fn command_on(redis: &Redis, format: Format) -> (String, String) {
+    let options = Options {
+        redis: redis_config(redis),
+        groups: vec![
+            TtlGroup { name: "product".into(), pattern: "product:*".into() },
+            TtlGroup { name: "session".into(), pattern: "session:*".into() },
+        ],
+        format,
+    };
+    let (mut out, mut progress) = (Vec::new(), Vec::new());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let run = ttl_command::run(&options, &mut out, &mut progress);
+    runtime.expect("a runtime").block_on(run).expect("a look");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    (text(out), text(progress))
+}
+
+#[test]
+fn the_command_shows_groups_and_waves() {
+    let redis = Redis::start();
+    let mut commands = Vec::new();
+    for i in 0..20_000 {
+        commands.push(words(&format!("SET product:{i} v EX {}", 10 + i % 3590)));
+    }
+    for i in 0..2000 {
+        commands.push(words(&format!("SET session:{i} v EX 900")));
+    }
+    for i in 0..1000 {
+        commands.push(words(&format!("SET config:{i} v")));
+    }
+    send(&redis, &commands);
+    let (text, progress) = command_on(&redis, Format::Text);
+    for expected in [
+        "23,000 keys: 22,000 with a TTL, 1,000 without (4.3 %)",
+        "\nno TTL                1,000   4.3 % █",
+        "\nExpiry waves ahead:\n  in 14m 5",
+        " keys of session (100.0 % of it)\n",
+    ] {
+        assert!(text.contains(expected), "no {expected:?} in\n{text}");
+    }
+    assert!(progress.contains("asking keys for their TTL: ") && progress.contains(" of 23,000"));
+
+    let (json, _) = command_on(&redis, Format::Json);
+    assert_eq!(json.lines().count(), 1);
+    let object: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let waves = object["waves"].as_array().expect("waves");
+    assert_eq!(waves.len(), 1, "{json}");
+    assert_eq!(waves[0]["group"], "session");
+    let keys = |bound: &str| waves[0]["keys"][bound].as_f64().expect("a number");
+    assert!(keys("low") <= 2000.0 && 2000.0 <= keys("high"), "{json}");
+    assert_eq!(object["groups"][2]["without_ttl"].as_f64().map(f64::round), Some(1000.0));
+}
+
+#[test]
+fn the_command_says_why_there_is_nothing_to_see() {
+    let redis = Redis::start();
+    let (text, _) = command_on(&redis, Format::Text);
+    assert!(text.ends_with("\nNo keys: nothing expires.\n"), "{text}");
+
+    send(&redis, &[words("SET a v EX 100")]);
+    redis.cli(&["ACL", "SETUSER", "default", "-scan", "-randomkey"]);
+    let options = Options { redis: redis_config(&redis), groups: Vec::new(), format: Format::Text };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let look = || {
+        let (mut out, mut progress) = (Vec::new(), Vec::new());
+        runtime.block_on(ttl_command::run(&options, &mut out, &mut progress))
+    };
+    let refused = look().expect_err("refused").to_string();
+    assert!(refused.contains("it refuses scan, randomkey; grant +scan and +pttl"), "{refused}");
+    drop(redis);
+    assert!(matches!(look(), Err(TtlError::Unreachable(_))));
 }

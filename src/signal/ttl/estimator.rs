@@ -154,6 +154,7 @@ impl Estimator {
             groups,
             all: forecast(now, &mass, &all.parts, &every),
             due: DUE_WINDOWS.map(|(window, _)| mass.estimate(due(&all.parts, window))),
+            smallest_wave: smallest_wave(&mass, &all.parts, FALSE_WAVE / views.len() as f64),
             due_ratio: due_ratio(now, &all.parts, &every),
             waves,
             keys: mass.keys,
@@ -287,7 +288,7 @@ fn group_ttl(mass: &Mass, view: &View, without_ttl: f64) -> GroupTtl {
     GroupTtl {
         name: Arc::clone(&view.name),
         buckets,
-        ttl_sum: view.parts.iter().map(|p| p.left * p.keys).sum(),
+        ttl_sum: view.parts.iter().fold(0.0, |sum, p| sum + p.left * p.keys),
         without_ttl,
         without_ttl_interval: mass.persistent_interval(without_ttl),
         due: due.map(|estimate| estimate.value),
@@ -331,6 +332,15 @@ fn due_ratio(now: f64, parts: &[Part], waves: &[&Wave]) -> Option<f64> {
     let width = if breaking { 1.0 } else { smooth_width(parts, horizon) };
     let keys: f64 = due(parts, width).map(|p| p.keys).sum();
     Some(keys / width / mean)
+}
+
+/// Keys of the smallest wave of one second that is seen in 9 of 10 cases.
+fn smallest_wave(mass: &Mass, parts: &[Part], level: f64) -> Option<f64> {
+    let (_, horizon) = mean_rate(parts)?;
+    let seen = due(parts, horizon).filter(|p| p.seen);
+    let (count, keys) = seen.fold((0.0, 0.0), |(n, keys), part| (n + 1.0, keys + part.keys));
+    let needed = wave::smallest_count(count, horizon, level);
+    (count > 0.0).then(|| needed * keys / count).filter(|keys| *keys < mass.volatile)
 }
 
 /// Keys a second over the horizon, and the horizon, seconds.

@@ -52,6 +52,9 @@ pub struct TtlPicture {
     pub due: [Estimate; DUE_WINDOWS.len()],
     /// Coming waves, soonest first; see [`Wave`].
     pub waves: Vec<Wave>,
+    /// Keys of the smallest wave of one second that this sample shows in 9 of 10 cases, among even
+    /// deadlines: smaller ones stay unseen. `None` where nothing has a deadline.
+    pub smallest_wave: Option<f64>,
     /// Keys due in the coming second over the mean rate; `None` where nothing has a deadline. It
     /// follows single seconds only inside a wave and is smoothed outside, so that the noise of a
     /// small sample is no evidence.
@@ -166,7 +169,7 @@ impl Wave {
 /// How far the sampler has got.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Rounds {
-    /// Whole rounds over the key space so far. With none, the picture rests on a part of it.
+    /// Whole rounds over every database so far. With none, the picture rests on a part of them.
     pub complete: u64,
     /// Keys given by the scan in the round that runs now.
     pub keys_in_round: u64,

@@ -74,7 +74,6 @@ pub struct Sampler {
     paused_until: f64,
     next: Option<Instant>,
     lookups: u64,
-    rounds: u64,
     /// Keys that the server refused to look up or answered oddly.
     odd: u64,
     picture: Option<TtlPicture>,
@@ -105,7 +104,6 @@ impl Sampler {
             paused_until: 0.0,
             next: None,
             lookups: 0,
-            rounds: 0,
             odd: 0,
             picture: None,
         }
@@ -170,10 +168,7 @@ impl Sampler {
                 sampler_lookups: self.lookups,
                 odd_keys: self.odd,
                 server_share: self.pace.server_share(),
-                rounds: Rounds {
-                    complete: self.rounds,
-                    keys_in_round: self.walks.values().map(Walk::keys_in_round).sum(),
-                },
+                rounds: self.rounds(),
                 ..self.estimator.picture(now)
             });
         }
@@ -183,6 +178,21 @@ impl Sampler {
     /// Keys due in the coming second over the mean rate; see [`TtlPicture::due_ratio`].
     pub fn due_ratio(&mut self, now: f64) -> Option<f64> {
         self.picture(now)?.due_ratio
+    }
+
+    /// How far the rounds have got.
+    pub fn rounds(&self) -> Rounds {
+        let holding = self.databases.iter().filter(|d| d.keys > 0.0);
+        let walks = || holding.clone().map(|d| self.walks.get(&d.index));
+        Rounds {
+            complete: walks().map(|w| w.map_or(0, Walk::rounds)).min().unwrap_or(0),
+            keys_in_round: walks().flatten().map(Walk::keys_in_round).sum(),
+        }
+    }
+
+    /// Keys in the sample.
+    pub fn sample_keys(&self) -> usize {
+        self.estimator.sample_keys()
     }
 
     fn key_count(&self) -> f64 {
@@ -235,7 +245,6 @@ impl Sampler {
         let answered = slice.read(answers);
         self.take_in_ttls(node, slice, &answered, at);
         if let Some(began) = slice.finishes {
-            self.rounds += 1;
             self.estimator.finish_round(slice.database, began);
         }
         let Some(walk) = self.walks.get_mut(&slice.database) else { return };

@@ -30,6 +30,7 @@ pub(super) struct Walk {
     /// When the round began whose last keys are in the queue.
     ending: Option<f64>,
     keys_in_round: u64,
+    rounds: u64,
     asked: f64,
     loops: LoopWatch,
     closed_until: f64,
@@ -56,6 +57,7 @@ impl Walk {
             KeySource::RandomKey => Fetch::RandomKeys(wanted),
         });
         let finishes = if self.queue.is_empty() { self.ending.take() } else { None };
+        self.rounds += u64::from(finishes.is_some());
         Slice { database, keys, fetch, finishes }
     }
 
@@ -112,6 +114,11 @@ impl Walk {
     /// Keys asked here so far.
     pub(super) fn asked(&self) -> f64 {
         self.asked
+    }
+
+    /// Whole rounds so far.
+    pub(super) fn rounds(&self) -> u64 {
+        self.rounds
     }
 
     /// Keys given in the round that runs.
