@@ -13,7 +13,9 @@ use tracing::{error, info, warn};
 use crate::board::Board;
 use crate::clock::Clock;
 use crate::config::{CacheConfig, Config, ConfigError};
+use crate::monitor;
 use crate::serve::serve;
+use crate::source::app::AppError;
 
 /// Why the exporter could not start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +31,14 @@ pub enum RunError {
     /// The server ended although nobody asked it to.
     #[error("cannot serve any longer")]
     Serve(#[source] io::Error),
+    /// The client for an application's page cannot be made.
+    #[error("cannot watch cache {cache:?}")]
+    Watch {
+        /// Whose application it is.
+        cache: Arc<str>,
+        /// What is in the way, such as the system's certificates.
+        source: AppError,
+    },
     /// The signals of the process cannot be caught.
     #[error("cannot catch signals")]
     Signals(#[source] io::Error),
@@ -52,6 +62,8 @@ pub async fn run(
 
     let clock = Clock::start();
     let board = Board::new(names(&config.caches));
+    let mut watched = Watched::default();
+    watched.become_those_of(&config.caches, &board, clock)?;
     let (end, ended) = oneshot::channel::<()>();
     let mut server = tokio::spawn(serve(listener, board.clone(), clock, async {
         let _ = ended.await;
@@ -77,6 +89,7 @@ pub async fn run(
                         warn!("the new listen address {} needs a restart", new.web.listen_address);
                     }
                     board.reloaded(names(&new.caches));
+                    watched.become_those_of(&new.caches, &board, clock)?;
                     info!(caches = new.caches.len(), "configuration reloaded");
                 }
                 Err(error) => keep_old(&board, &error),
@@ -99,6 +112,34 @@ fn serve_result(ended: Result<io::Result<()>, JoinError>) -> Result<(), RunError
 
 fn names(caches: &[CacheConfig]) -> Vec<Arc<str>> {
     caches.iter().map(|cache| Arc::clone(&cache.name)).collect()
+}
+
+/// The monitors of the configured caches.
+#[derive(Default)]
+struct Watched(Vec<(CacheConfig, monitor::Handle)>);
+
+impl Watched {
+    /// Starts and stops monitors until they are those of `caches`. A cache whose configuration did
+    /// not change keeps its monitor and all that it has learned; of one that did, the old monitor
+    /// ends first, so that two never write for one cache.
+    fn become_those_of(
+        &mut self,
+        caches: &[CacheConfig],
+        board: &Board,
+        clock: Clock,
+    ) -> Result<(), RunError> {
+        self.0.retain(|(config, _)| caches.contains(config));
+        for config in caches {
+            if self.0.iter().all(|(kept, _)| kept != config) {
+                let handle =
+                    monitor::spawn(config.clone(), board.clone(), clock).map_err(|source| {
+                        RunError::Watch { cache: Arc::clone(&config.name), source }
+                    })?;
+                self.0.push((config.clone(), handle));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The signals that end the process.

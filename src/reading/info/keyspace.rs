@@ -41,7 +41,8 @@ impl Keyspace {
     fn total(&self, of: impl Fn(&Database) -> Option<f64>) -> Option<f64> {
         let known: Vec<f64> = self.databases.iter().filter_map(of).collect();
         let nothing_there = self.databases.is_empty() && self.unreadable == 0;
-        (nothing_there || !known.is_empty()).then(|| known.iter().sum())
+        // A sum over nothing is -0, which a page would show as such.
+        (nothing_there || !known.is_empty()).then(|| known.iter().fold(0.0, |a, b| a + b))
     }
 }
 
