@@ -5,6 +5,7 @@
 
 mod api;
 mod history;
+mod listener;
 mod metrics;
 mod page;
 mod query;
@@ -31,6 +32,7 @@ use crate::clock::Clock;
 use crate::shipped;
 use api::{CacheJson, IncidentJson, newest_first};
 use history::History;
+use listener::{Bounded, IDLE_LIMIT, MAX_CONNECTIONS};
 use query::{QueryError, Wanted};
 
 /// How long running requests may take to end after the shutdown: SIGTERM ends the exporter within
@@ -54,9 +56,10 @@ pub async fn serve(
     let watched = board.subscribe();
     let state =
         Arc::new(Served { board, clock, history: History::default(), page: Mutex::default() });
+    let bounded = Bounded::new(listener, MAX_CONNECTIONS, IDLE_LIMIT);
     let (tell, told) = tokio::sync::oneshot::channel();
     let server =
-        axum::serve(listener, routes(Arc::clone(&state))).with_graceful_shutdown(async move {
+        axum::serve(bounded, routes(Arc::clone(&state))).with_graceful_shutdown(async move {
             shutdown.await;
             let _ = tell.send(());
         });
