@@ -46,6 +46,12 @@ impl Entry {
     }
 }
 
+/// Where in an entry's bytes its deadline is, and the bytes of another one: so an entry can be made
+/// old without reading it.
+pub fn new_deadline(deadline: f64) -> (usize, [u8; 8]) {
+    (1 + 8, deadline.to_le_bytes())
+}
+
 fn time(bytes: &[u8]) -> Option<(f64, &[u8])> {
     let (head, rest) = bytes.split_first_chunk::<8>()?;
     let time = f64::from_le_bytes(*head);
@@ -62,6 +68,16 @@ mod tests {
             let entry = Entry { value, written_at: 1.5, deadline: 2.5, load_seconds: 0.25 };
             assert_eq!(Entry::decode(&entry.encode()), Some(entry));
         }
+    }
+
+    #[test]
+    fn the_deadline_can_be_overwritten_in_place() {
+        let value = Some(b"a value".to_vec());
+        let entry = Entry { value, written_at: 1.5, deadline: 2.5, load_seconds: 0.25 };
+        let mut bytes = entry.encode();
+        let (offset, new) = new_deadline(7.5);
+        bytes[offset..offset + new.len()].copy_from_slice(&new);
+        assert_eq!(Entry::decode(&bytes), Some(Entry { deadline: 7.5, ..entry }));
     }
 
     #[test]

@@ -29,6 +29,15 @@ pub enum DrillError {
         /// The server.
         address: String,
     },
+    /// The scenario would push out somebody else's data.
+    #[error(
+        "the scenario eviction limits the server's memory, and the one at {address} holds keys that \
+         no drill wrote, which could be pushed out; name an empty server"
+    )]
+    WouldEvict {
+        /// The server.
+        address: String,
+    },
     /// No page, or the result cannot be written.
     #[error(transparent)]
     Io(#[from] std::io::Error),

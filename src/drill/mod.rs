@@ -18,7 +18,6 @@ pub mod counters;
 pub mod entry;
 pub mod error;
 pub mod histogram;
-mod link;
 pub mod options;
 pub mod page;
 pub mod protections;
@@ -30,6 +29,7 @@ pub mod store;
 pub mod workload;
 pub mod zipf;
 
+use std::collections::VecDeque;
 use std::io::Write;
 use std::pin::pin;
 use std::time::Duration;
@@ -89,34 +89,46 @@ async fn play(
     out: &mut (dyn Write + Send),
     mut shutdown: std::pin::Pin<&mut impl Future<Output = ()>>,
 ) -> Result<Report, DrillError> {
-    stage.fill(&stage.client(protections)).await?;
-    let workload = stage.load(protections)?;
+    stage.fill(protections).await?;
+    let mut traffic = stage.load(protections)?;
     let start = Instant::now();
-    let (strike_at, end) = (start + options.lead(), start + options.duration);
+    let end = start + options.duration;
+    let mut events = VecDeque::from([
+        (start + options.lead(), Event::Strike),
+        (start + options.duration.mul_f64(Options::RELENT), Event::Relent),
+    ]);
     if options.output == Output::Text {
         writeln!(out, "{} under {protections}", options.scenario.as_str())?;
     }
     let mut interrupted = false;
-    let mut struck = false;
     let mut progress = Progress::default();
     while !interrupted && Instant::now() < end {
         let second = start + Duration::from_secs(progress.lines + 1);
-        let next = if struck { second } else { second.min(strike_at) }.min(end);
+        let next = events.front().map_or(end, |(at, _)| *at).min(second).min(end);
         tokio::select! {
             () = tokio::time::sleep_until(next) => {}
             () = shutdown.as_mut() => interrupted = true,
         }
-        if !struck && Instant::now() >= strike_at {
-            struck = true;
-            stage.strike().await?;
+        while let Some((_, event)) = events.pop_front_if(|(at, _)| Instant::now() >= *at) {
+            match event {
+                Event::Strike => stage.strike(&mut traffic).await?,
+                Event::Relent => stage.relent(&traffic)?,
+            }
         }
         if Instant::now() >= second {
             progress.write(stage, options.output, out)?;
         }
     }
     let seconds = start.elapsed().as_secs_f64();
-    workload.finish(LAST_ANSWERS).await;
-    Ok(Report::new(stage, options, protections, &workload, seconds, interrupted))
+    stage.relent(&traffic)?;
+    traffic.workload.finish(LAST_ANSWERS).await;
+    Ok(Report::new(stage, options, protections, &traffic.workload, seconds, interrupted))
+}
+
+/// What happens at a set time.
+enum Event {
+    Strike,
+    Relent,
 }
 
 /// The line a second.

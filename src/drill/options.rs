@@ -77,6 +77,14 @@ pub struct Options {
     pub processes: usize,
     /// Life of a lock; three loads unless given.
     pub lock_ttl: Option<Duration>,
+    /// `beta` of `xfetch` and `xfetch_linear`, above 0.
+    pub beta: f64,
+    /// Share by which `jitter` lengthens or shortens a life, 0 to 1.
+    pub jitter: f64,
+    /// How long `stale_while_revalidate` serves old values.
+    pub grace: Duration,
+    /// Loads at once that `bulkhead` allows a process; its share of the pool unless given.
+    pub bulkhead: Option<usize>,
     /// Seed of arrival times and keys.
     pub seed: u64,
     /// What to write.
@@ -100,6 +108,8 @@ impl Options {
             ("keys", "at least 1", self.keys > 0),
             ("zipf", "from 0 to 10", (0.0..=10.0).contains(&self.zipf)),
             ("hot share", "from 0 to 1", share.contains(&self.hot_share)),
+            ("beta", "above 0 and at most 100", self.beta > 0.0 && self.beta <= 100.0),
+            ("jitter", "from 0 to 1", share.contains(&self.jitter)),
             ("duration", "above 0", !self.duration.is_zero()),
             ("ttl", "at least 1ms", self.ttl >= Duration::from_millis(1)),
             ("pool", "at least 1", self.pool > 0),
@@ -110,6 +120,9 @@ impl Options {
             None => Ok(()),
         }
     }
+
+    /// The share of the duration after which a scenario that does not end by itself relents.
+    pub const RELENT: f64 = 0.6;
 
     /// How long the calm before is.
     pub fn lead(&self) -> Duration {
@@ -136,9 +149,13 @@ impl Default for Options {
             hot_load_time: None,
             pool: 100,
             queue: 1000,
-            value_bytes: 200,
+            value_bytes: 1000,
             processes: 1,
             lock_ttl: None,
+            beta: 1.0,
+            jitter: 0.2,
+            grace: Duration::from_secs(30),
+            bulkhead: None,
             seed: 1,
             output: Output::Text,
         }

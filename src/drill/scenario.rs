@@ -13,12 +13,28 @@ pub enum Scenario {
     SynchronizedExpiry,
     /// The cache is empty of a sudden, as after a restart or `FLUSHALL`.
     ColdStart,
+    /// Many live entries are purged at once, as a deploy or a CDN does.
+    Invalidation,
+    /// The memory limit falls below the working set.
+    Eviction,
+    /// Half of the requests ask for keys that exist nowhere.
+    Penetration,
+    /// The server stops answering, and comes back.
+    Avalanche,
 }
 
 impl Scenario {
     /// Every scenario, in the order of the documentation.
-    pub const ALL: [Scenario; 4] =
-        [Scenario::Steady, Scenario::HotKey, Scenario::SynchronizedExpiry, Scenario::ColdStart];
+    pub const ALL: [Scenario; 8] = [
+        Scenario::Steady,
+        Scenario::HotKey,
+        Scenario::SynchronizedExpiry,
+        Scenario::ColdStart,
+        Scenario::Invalidation,
+        Scenario::Eviction,
+        Scenario::Penetration,
+        Scenario::Avalanche,
+    ];
 
     /// Its name.
     pub fn as_str(self) -> &'static str {
@@ -27,6 +43,10 @@ impl Scenario {
             Scenario::HotKey => "hot_key",
             Scenario::SynchronizedExpiry => "synchronized_expiry",
             Scenario::ColdStart => "cold_start",
+            Scenario::Invalidation => "invalidation",
+            Scenario::Eviction => "eviction",
+            Scenario::Penetration => "penetration",
+            Scenario::Avalanche => "avalanche",
         }
     }
 }

@@ -1,37 +1,59 @@
 //! Everything a drill needs, put up before the load and taken down after it.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::task::JoinSet;
 
 use super::backend::{Backend, BackendShape, Key};
-use super::client::{Client, ClientShape, name};
+use super::client::{Client, Surroundings, Tuning, name};
 use super::counters::Counters;
+use super::entry;
 use super::error::DrillError;
 use super::options::{ForeignData, Options, Target};
 use super::page::Page;
-use super::protections::Protections;
-use super::protections::mutex::MutexTimes;
+use super::protections::prewarm::{self, Gate};
+use super::protections::{Protection, Protections, lease};
 use super::scenario::Scenario;
 use super::server::PrivateServer;
-use super::store::{Holding, Store, StoreError};
+use super::store::{Holding, MemoryLimit, Store, StoreError};
 use super::workload::{Workload, WorkloadShape};
+use super::zipf::weight;
 use crate::clock::Clock;
 use crate::config::{RedisAddress, RedisConfig};
 
 /// Every second key belongs to the batch that was written together.
 const BATCH_STRIDE: u64 = 2;
+/// A purge leaves every fifth key: it is large, but no flush.
+const PURGE_STRIDE: u64 = 5;
+/// Under the memory limit half of the data has room.
+const SQUEEZE: f64 = 0.5;
+/// Share of the requests that ask for what exists nowhere, while somebody does so.
+const NOWHERE_SHARE: f64 = 0.5;
+/// Keys are warmed until they take this share of the requests together ...
+const WARM_SHARE: f64 = 0.98;
+/// ... and the service is ready when at least this share would hit.
+const READY_SHARE: f64 = 0.95;
 
 /// A cache, a backend and the counters between them. Dropping it ends what is private.
 #[derive(Debug)]
 pub struct Stage {
     options: Options,
+    around: Surroundings,
     page: Page,
-    store: Store,
-    backend: Arc<Backend>,
-    counters: Arc<Counters>,
-    clock: Clock,
     address: RedisConfig,
+    /// The memory limit to be put back.
+    limit: Mutex<Option<MemoryLimit>>,
     private: Option<PrivateServer>,
+}
+
+/// The service under load; dropping it ends load and workers.
+#[derive(Debug)]
+pub struct Traffic {
+    /// The load.
+    pub workload: Workload,
+    protections: Protections,
+    processes: Vec<Arc<Client>>,
+    tasks: JoinSet<()>,
 }
 
 impl Stage {
@@ -40,20 +62,25 @@ impl Stage {
     /// # Errors
     /// When there is no server, or it holds somebody else's data.
     pub async fn open(options: &Options) -> Result<Stage, DrillError> {
-        let private = match &options.target {
-            Target::Private => Some(PrivateServer::start().await?),
-            Target::Given { .. } => None,
-        };
-        let address = match (&options.target, &private) {
-            (Target::Given { server, .. }, _) => server.clone(),
-            (Target::Private, server) => loopback(server.as_ref().map_or(0, PrivateServer::port)),
+        let (address, private) = match &options.target {
+            Target::Given { server, .. } => (server.clone(), None),
+            Target::Private => {
+                let server = PrivateServer::start().await?;
+                (loopback(server.port()), Some(server))
+            }
         };
         let run = format!("{:08x}", rand::random::<u32>());
         let store = Store::connect(&address, &run).await?;
-        if let Target::Given { foreign: ForeignData::Refuse, .. } = &options.target
-            && store.holding().await? == Holding::Foreign
-        {
-            return Err(DrillError::ForeignData { address: address.address.to_string() });
+        if let Target::Given { foreign, .. } = &options.target {
+            let refuse = *foreign == ForeignData::Refuse;
+            let limits_memory = options.scenario == Scenario::Eviction;
+            if (refuse || limits_memory) && store.holding().await? == Holding::Foreign {
+                let address = address.address.to_string();
+                return Err(match refuse {
+                    true => DrillError::ForeignData { address },
+                    false => DrillError::WouldEvict { address },
+                });
+            }
         }
         let counters = Arc::new(Counters::default());
         let shape = BackendShape {
@@ -66,38 +93,29 @@ impl Stage {
         };
         let backend = Arc::new(Backend::new(shape, Arc::clone(&counters)));
         let page = Page::open(Arc::clone(&counters)).await?;
-        let (options, clock) = (options.clone(), Clock::start());
-        Ok(Stage { options, page, store, backend, counters, clock, address, private })
+        let (clock, gate) = (Clock::start(), Gate::open());
+        let around = Surroundings { store, backend, counters, clock, gate };
+        let (options, limit) = (options.clone(), Mutex::default());
+        Ok(Stage { options, around, page, address, limit, private })
     }
 
-    /// One process of the service.
-    pub fn client(&self, protections: &Protections) -> Arc<Client> {
-        let longest = self.options.hot_load_time.unwrap_or_default().max(self.options.load_time);
-        // Guidance: three times the p99 of the load; the loads here take their mean and wait.
-        let lock_ttl = self.options.lock_ttl.unwrap_or(longest * 3);
-        let patience = (longest * 10).max(Duration::from_secs(2));
-        let shape = ClientShape { ttl: self.options.ttl, mutex: MutexTimes { lock_ttl, patience } };
-        Arc::new(Client::new(
-            self.store.clone(),
-            Arc::clone(&self.backend),
-            Arc::clone(&self.counters),
-            self.clock,
-            shape,
-            protections,
-        ))
-    }
-
-    /// Fills the cache as a service that has run for a while would have it: lives spread evenly.
-    /// The hot key outlives the calm, and a batch written together runs out together after it.
+    /// Fills the cache as a service that has run for a while would have it: lives spread evenly. The
+    /// hot key and the batch that was written together run out when the scenario strikes.
     ///
     /// # Errors
     /// When Redis does not answer or refuses.
-    pub async fn fill(&self, client: &Client) -> Result<(), StoreError> {
+    pub async fn fill(&self, protections: &Protections) -> Result<(), StoreError> {
         let options = &self.options;
-        let count = u64::from(options.keys);
+        let (count, lead) = (u64::from(options.keys), options.lead());
+        let client = self.client(protections);
         let life = |key: Key| match options.scenario {
-            Scenario::HotKey if key == 0 => options.ttl + options.duration,
-            Scenario::SynchronizedExpiry if key.is_multiple_of(BATCH_STRIDE) => options.lead(),
+            Scenario::HotKey if key == 0 => lead,
+            // It was written a while ago, with lives as this client gives them; what has run out
+            // since was written again.
+            Scenario::SynchronizedExpiry if key.is_multiple_of(BATCH_STRIDE) => {
+                let left = (lead + client.life(options.ttl)).saturating_sub(options.ttl);
+                if left.is_zero() { client.life(options.ttl) } else { left }
+            }
             // A step that is coprime to most counts mixes popular and unpopular keys.
             _ => options.ttl.mul_f64(((key * 7919) % count + 1) as f64 / count as f64),
         };
@@ -108,8 +126,15 @@ impl Stage {
     ///
     /// # Errors
     /// When the thread that keeps the time cannot be made.
-    pub fn load(&self, protections: &Protections) -> std::io::Result<Workload> {
-        let processes = (0..self.options.processes.max(1)).map(|_| self.client(protections));
+    pub fn load(&self, protections: &Protections) -> std::io::Result<Traffic> {
+        let count = self.options.processes.max(1);
+        let processes: Vec<_> = (0..count).map(|_| self.client(protections)).collect();
+        let mut tasks = JoinSet::new();
+        if protections.has(Protection::RefreshWorker) {
+            processes.iter().for_each(|process| {
+                tasks.spawn(Arc::clone(process).work());
+            });
+        }
         let shape = WorkloadShape {
             rate: self.options.rate,
             arrivals: self.options.arrivals,
@@ -118,32 +143,56 @@ impl Stage {
             hot_share: hot_key(&self.options).map(|_| self.options.hot_share),
             seed: self.options.seed,
         };
-        Workload::start(shape, processes.collect(), Arc::clone(&self.counters))
+        let counters = Arc::clone(&self.around.counters);
+        let workload = Workload::start(shape, processes.clone(), counters)?;
+        Ok(Traffic { workload, protections: protections.clone(), processes, tasks })
     }
 
     /// Lets the scenario strike.
     ///
     /// # Errors
     /// When Redis does not answer or refuses.
-    pub async fn strike(&self) -> Result<(), StoreError> {
+    pub async fn strike(&self, traffic: &mut Traffic) -> Result<(), DrillError> {
         match self.options.scenario {
-            Scenario::Steady => Ok(()),
-            // The batch runs out by itself.
-            Scenario::SynchronizedExpiry => Ok(()),
-            Scenario::HotKey => self.store.expire_now(&name(0)).await,
-            Scenario::ColdStart if self.private.is_some() => self.store.flush_all().await,
-            Scenario::ColdStart => self.store.clear().await.map(|_| ()),
+            // Nothing befalls it, or what was filled runs out by itself.
+            Scenario::Steady | Scenario::HotKey | Scenario::SynchronizedExpiry => {}
+            Scenario::ColdStart => self.empty(traffic).await?,
+            Scenario::Invalidation => self.purge(&traffic.protections).await?,
+            Scenario::Eviction => {
+                let before = self.around.store.squeeze(SQUEEZE).await?;
+                *self.limit.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
+            }
+            Scenario::Penetration => traffic.workload.ask_for_nothing(NOWHERE_SHARE),
+            Scenario::Avalanche => match &self.private {
+                Some(server) => server.freeze()?,
+                None => self.around.store.cut(true),
+            },
         }
+        Ok(())
+    }
+
+    /// Ends what the scenario does, if it does not end by itself.
+    ///
+    /// # Errors
+    /// When the server cannot be woken.
+    pub fn relent(&self, traffic: &Traffic) -> Result<(), DrillError> {
+        match (self.options.scenario, &self.private) {
+            (Scenario::Avalanche, Some(server)) => server.wake()?,
+            (Scenario::Avalanche, None) => self.around.store.cut(false),
+            (Scenario::Penetration, _) => traffic.workload.ask_for_nothing(0.0),
+            _ => {}
+        }
+        Ok(())
     }
 
     /// What the service has counted.
     pub fn counters(&self) -> &Counters {
-        &self.counters
+        &self.around.counters
     }
 
     /// The backend.
     pub fn backend(&self) -> &Backend {
-        &self.backend
+        &self.around.backend
     }
 
     /// The counters' page.
@@ -156,16 +205,93 @@ impl Stage {
         &self.address
     }
 
-    /// Takes it down: our keys, or the whole private server.
+    /// Takes it down: our keys and settings, or the whole private server.
     ///
     /// # Errors
     /// When the given server does not let our keys be removed; they run out by themselves then.
     pub async fn close(self) -> Result<(), StoreError> {
         if self.private.is_none() {
-            self.store.clear().await?;
+            self.around.store.cut(false);
+            let limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(limit) = limit {
+                self.around.store.limit_memory(&limit).await?;
+            }
+            self.around.store.clear().await?;
         }
         Ok(())
     }
+
+    fn client(&self, protections: &Protections) -> Arc<Client> {
+        let tuning = Tuning::new(&self.options);
+        Arc::new(Client::new(self.around.clone(), tuning, protections.clone()))
+    }
+
+    /// Empties the cache; with prewarming, requests are let in again when it is warm.
+    async fn empty(&self, traffic: &mut Traffic) -> Result<(), StoreError> {
+        let prewarm = traffic.protections.has(Protection::Prewarm);
+        if prewarm {
+            self.around.gate.shut();
+        }
+        match self.private {
+            Some(_) => self.around.store.flush_all().await?,
+            None => self.around.store.clear().await.map(|_| ())?,
+        }
+        if prewarm && let Some(process) = traffic.processes.first() {
+            let (process, around) = (Arc::clone(process), self.around.clone());
+            let (keys, zipf, pool) = (self.options.keys, self.options.zipf, self.options.pool);
+            traffic
+                .tasks
+                .spawn(async move { while !warm_up(&process, &around, keys, zipf, pool).await {} });
+        }
+        Ok(())
+    }
+
+    /// Purges most keys: removes them, or marks them as old where old ones may be served.
+    async fn purge(&self, protections: &Protections) -> Result<(), StoreError> {
+        let keys =
+            (0..u64::from(self.options.keys)).filter(|key| !key.is_multiple_of(PURGE_STRIDE));
+        let mut names: Vec<String> = keys.map(name).collect();
+        if protections.has(Protection::StaleWhileRevalidate) {
+            let now = self.around.clock.now();
+            let (offset, bytes) = entry::new_deadline(now);
+            return self.around.store.overwrite(&names, offset, &bytes).await;
+        }
+        if protections.has(Protection::Lease) {
+            // Whoever has read before must not write after.
+            names.extend(names.clone().iter().map(|key| lease::name(key)));
+        }
+        self.around.store.delete(&names).await.map(|_| ())
+    }
+}
+
+/// Warms the popular keys and opens the gate if enough of the requests would hit; whether it does.
+async fn warm_up(
+    process: &Arc<Client>,
+    around: &Surroundings,
+    keys: u32,
+    zipf: f64,
+    pool: usize,
+) -> bool {
+    let weights: Vec<f64> = (0..keys).map(|rank| weight(rank, zipf)).collect();
+    let enough = WARM_SHARE * weights.iter().sum::<f64>();
+    let mut covered = 0.0;
+    let popular = (0..).zip(&weights).take_while(|(_, weight)| {
+        covered += *weight;
+        covered - *weight < enough
+    });
+    let popular: Vec<Key> = popular.map(|(key, _)| key).collect();
+    prewarm::warm(popular, pool, |key| {
+        let process = Arc::clone(process);
+        async move { process.warm(key).await }
+    })
+    .await;
+    let mut cached = Vec::with_capacity(weights.len());
+    for (key, weight) in (0..).zip(&weights) {
+        let found = around.store.get(&name(key)).await;
+        cached.push((*weight, found.is_ok_and(|bytes| bytes.is_some())));
+    }
+    let ratio = prewarm::expected_hit_ratio(cached).unwrap_or(1.0);
+    around.gate.admit(ratio, READY_SHARE)
 }
 
 /// The key that has a share of its own.

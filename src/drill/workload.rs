@@ -157,12 +157,11 @@ impl Pacer {
         let others = if shape.hot_share.is_some() { 1 } else { 0 };
         let zipf = Zipf::new(shape.keys.saturating_sub(others), shape.zipf);
         let mut due = Instant::now();
-        let mut nowhere = NOWHERE;
         while !self.shared.stop.load(Ordering::Relaxed) {
             let now = Instant::now();
             let mut batch = Vec::new();
             while due <= now {
-                let key = self.key(shape, &zipf, &mut nowhere, &mut rng);
+                let key = self.key(shape, &zipf, &mut rng);
                 batch.push(Arrival { due, key });
                 due += gap(shape, &mut rng);
             }
@@ -171,12 +170,12 @@ impl Pacer {
         }
     }
 
-    fn key(&self, shape: &WorkloadShape, zipf: &Zipf, nowhere: &mut Key, rng: &mut StdRng) -> Key {
+    fn key(&self, shape: &WorkloadShape, zipf: &Zipf, rng: &mut StdRng) -> Key {
         let nowhere_share = f64::from_bits(self.shared.nowhere_share.load(Ordering::Relaxed));
         let dice: f64 = rng.random();
         if dice < nowhere_share {
-            *nowhere += 1;
-            return *nowhere;
+            // As many as there are real keys: each seldom, but not for the first time only.
+            return NOWHERE + Key::from(rng.random_range(0..shape.keys.max(1)));
         }
         match shape.hot_share {
             Some(share) if rng.random::<f64>() < share => 0,

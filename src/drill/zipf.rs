@@ -16,8 +16,7 @@ impl Zipf {
     /// Ranks 0 to `ranks - 1` (at least one); rank `r` has a weight of `1 / (r + 1)^exponent`. An
     /// exponent of 0 makes all equal.
     pub fn new(ranks: u32, exponent: f64) -> Zipf {
-        let weights: Vec<f64> =
-            (1..=ranks.max(1)).map(|rank| f64::from(rank).powf(-exponent)).collect();
+        let weights: Vec<f64> = (0..ranks.max(1)).map(|rank| weight(rank, exponent)).collect();
         let mean = weights.iter().sum::<f64>() / weights.len() as f64;
         let mut table: Vec<(f64, u32)> = (0..).zip(&weights).map(|(r, w)| (w / mean, r)).collect();
         let (mut small, mut large): (Vec<usize>, Vec<usize>) =
@@ -39,6 +38,11 @@ impl Zipf {
         }
         Zipf { table }
     }
+}
+
+/// How often a rank is drawn, against rank 0.
+pub fn weight(rank: u32, exponent: f64) -> f64 {
+    (f64::from(rank) + 1.0).powf(-exponent)
 }
 
 impl Distribution<u32> for Zipf {

@@ -112,6 +112,164 @@ fn an_emptied_cache_is_made_anew_entry_by_entry() {
     assert_eq!(report.duplicate_loads, 0, "{report:?}");
 }
 
+/// In two seconds no other key of the small drill runs out, so every miss is one of the hot key.
+#[test]
+fn early_reloads_spare_a_hot_key_its_misses() {
+    for protection in ["background_refresh", "refresh_at", "refresh_worker"] {
+        let report = report(Scenario::HotKey, protection);
+        assert_eq!(report.misses, 0, "{report:?}");
+        assert!(report.loads > 0, "{report:?}");
+    }
+}
+
+#[test]
+fn xfetch_spares_a_hot_key_its_misses() {
+    // The deadline is eight loads away at first, so early loads are still unlikely then; with 200
+    // requests a second and a time constant of 100 ms, all 20 of the last ones would have to fail.
+    let load_time = Duration::from_millis(100);
+    let options = Options { load_time, ..small(Scenario::HotKey, "xfetch") };
+    let report = run(options).0.unwrap().remove(0);
+    assert_eq!(report.misses, 0, "{report:?}");
+    assert!(report.loads > 0, "{report:?}");
+}
+
+#[test]
+fn linear_xfetch_loads_throughout_the_life() {
+    let loads = |protection| {
+        let load_time = Duration::from_millis(50);
+        run(Options { load_time, ..small(Scenario::Steady, protection) }).0.unwrap()[0].loads
+    };
+    // Ages are spread evenly, so every second request for an entry not yet renewed loads it; by the
+    // exponential rule none of the lives is near enough to its end.
+    let (linear, exponential) = (loads("xfetch_linear"), loads("xfetch"));
+    assert!(linear >= 50, "{linear}");
+    assert!(exponential <= 5, "{exponential}");
+}
+
+#[test]
+fn losers_are_answered_with_old_copies() {
+    for protection in ["mutex_stale", "lease", "stale_while_revalidate"] {
+        let options = Options { processes: 4, ..small(Scenario::HotKey, protection) };
+        let report = run(options).0.unwrap().remove(0);
+        assert_eq!(report.duplicate_loads, 0, "{report:?}");
+        assert!(report.stale_served >= 50, "{report:?}");
+        assert_eq!((report.errors, report.lock_timeouts), (0, 0), "{report:?}");
+    }
+}
+
+#[test]
+fn a_soft_purge_is_no_cold_start() {
+    let bare = report(Scenario::Invalidation, "none");
+    assert!(bare.misses >= 40, "{bare:?}");
+    let soft = report(Scenario::Invalidation, "stale_while_revalidate");
+    assert_eq!((soft.misses, soft.duplicate_loads), (0, 0), "{soft:?}");
+    assert!(soft.stale_served >= 40 && soft.loads >= 40, "{soft:?}");
+}
+
+#[test]
+fn a_prewarmed_service_has_no_cold_start() {
+    let bare = report(Scenario::ColdStart, "none");
+    let warm = report(Scenario::ColdStart, "prewarm");
+    assert!(bare.misses >= 100, "{bare:?}");
+    // What is not warmed is at most 2 % of the traffic.
+    assert!(warm.misses * 10 < bare.misses, "{warm:?}\n{bare:?}");
+    assert_eq!(warm.errors, 0, "{warm:?}");
+}
+
+#[test]
+fn what_exists_nowhere_seldom_reaches_the_backend() {
+    let bare = report(Scenario::Penetration, "none");
+    assert!(bare.not_found >= 50, "{bare:?}");
+    // 100 names that exist nowhere, each denied once.
+    let denied = report(Scenario::Penetration, "negative_cache+coalesce");
+    assert!(denied.not_found <= 100, "{denied:?}");
+    let filtered = report(Scenario::Penetration, "bloom");
+    // One in a hundred names passes; more than eight of a hundred do once in a million filters.
+    assert!(filtered.not_found * 5 < bare.not_found, "{filtered:?}\n{bare:?}");
+}
+
+#[test]
+fn a_bulkhead_keeps_the_backend_below_its_limit() {
+    let options =
+        Options { bulkhead: Some(5), processes: 2, ..small(Scenario::HotKey, "bulkhead") };
+    let report = run(options).0.unwrap().remove(0);
+    assert!(report.peak_concurrent_loads <= 10, "{report:?}");
+    // The others get the old copy.
+    assert!(report.stale_served >= 40, "{report:?}");
+}
+
+#[test]
+fn a_small_pool_refuses_when_its_queue_is_full() {
+    let options = Options { pool: 5, queue: 10, ..small(Scenario::HotKey, "none") };
+    let report = run(options).0.unwrap().remove(0);
+    assert!(report.backend_errors >= 20 && report.errors >= 20, "{report:?}");
+}
+
+#[test]
+fn a_jittered_batch_does_not_run_out_together() {
+    let bare = report(Scenario::SynchronizedExpiry, "none");
+    let spread = report(Scenario::SynchronizedExpiry, "jitter");
+    // 300 s with a spread of 20 % either way: 50 keys over 120 s, so one in two seconds.
+    assert!(spread.loads * 3 < bare.loads, "{spread:?}\n{bare:?}");
+}
+
+#[test]
+fn protections_work_in_layers() {
+    let report = report(Scenario::HotKey, "jitter+coalesce+xfetch+bulkhead");
+    assert!(report.duplicate_loads <= 30 && report.errors == 0, "{report:?}");
+    assert_eq!(report.protection, "xfetch+coalesce+jitter+bulkhead");
+}
+
+#[test]
+fn eviction_pushes_entries_out_and_leaves_the_settings_as_they_were() {
+    let redis = Redis::start_with(&["--maxmemory", "512mb", "--maxmemory-policy", "noeviction"]);
+    let target = given(&redis, ForeignData::Refuse);
+    let options = Options { target, keys: 2000, ..small(Scenario::Eviction, "none") };
+    let report = run(options).0.unwrap().remove(0);
+    let evicted: u64 = redis.info("stats", "evicted_keys").unwrap().parse().unwrap();
+    assert!(evicted >= 200, "{evicted} of 2000 were evicted: {report:?}");
+    assert!(report.loads > 0, "{report:?}");
+    let setting = |name: &str| redis.cli(&["CONFIG", "GET", name]);
+    assert_eq!(setting("maxmemory"), format!("maxmemory\n{}", 512 * 1024 * 1024));
+    assert_eq!(setting("maxmemory-policy"), "maxmemory-policy\nnoeviction");
+}
+
+#[test]
+fn eviction_never_takes_place_beside_foreign_keys() {
+    let redis = Redis::start();
+    redis.cli(&["SET", "theirs", "1"]);
+    let target = given(&redis, ForeignData::Accept);
+    let error = run(Options { target, ..small(Scenario::Eviction, "none") }).0.unwrap_err();
+    assert!(matches!(error, DrillError::WouldEvict { .. }), "{error}");
+}
+
+#[test]
+fn a_cache_that_fails_lets_requests_fall_through_and_recovers() {
+    let redis = Redis::start();
+    for target in [Target::Private, given(&redis, ForeignData::Refuse)] {
+        let duration = Duration::from_secs(5);
+        let options = Options { target, duration, ..small(Scenario::Avalanche, "none") };
+        let report = run(options).0.unwrap().remove(0);
+        // A second of 400 requests without a cache.
+        assert!(report.cache_errors >= 100, "{report:?}");
+        // Every load costs what a hit would not: two of the five seconds hit at least.
+        assert!(report.hits >= 400, "{report:?}");
+    }
+    assert_eq!(redis.cli(&["DBSIZE"]), "0");
+}
+
+#[test]
+fn several_protections_run_in_turn_with_one_seed() {
+    let protections = ["none", "coalesce"].map(|p| p.parse().unwrap()).to_vec();
+    let options = Options { protections, output: Output::Text, ..small(Scenario::HotKey, "none") };
+    let (reports, out) = run(options);
+    let reports = reports.unwrap();
+    assert!(reports[0].duplicate_loads > reports[1].duplicate_loads);
+    assert_eq!(reports[0].seed, reports[1].seed);
+    let table: Vec<&str> = out.lines().skip_while(|l| !l.starts_with("protection")).collect();
+    assert!(table[1].starts_with("none ") && table[2].starts_with("coalesce "), "{out}");
+}
+
 #[test]
 fn the_object_of_a_run_has_the_fixed_names() {
     let (result, out) = run(small(Scenario::Steady, "none"));

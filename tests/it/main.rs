@@ -35,3 +35,5 @@ mod tidy;
 
 // The decision, on hand-made traffic: what must be seen, what must stay silent.
 mod detector;
+// Each protection of the drill against its promise.
+mod protections;

@@ -4,27 +4,101 @@
 use std::fmt;
 use std::str::FromStr;
 
+pub mod background_refresh;
+pub mod bloom;
+pub mod bulkhead;
 pub mod coalesce;
+pub mod jitter;
+pub mod lease;
 pub mod mutex;
+pub mod mutex_stale;
+pub mod negative_cache;
+pub mod prewarm;
+pub mod refresh_worker;
+pub mod stale_while_revalidate;
+pub mod xfetch;
+pub mod xfetch_linear;
 
 /// A protection by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Protection {
     /// One load at a time for a key, over all processes, by a lock in Redis.
     Mutex,
+    /// The same, and who does not get the lock is answered with an older copy.
+    MutexStale,
+    /// Early recomputation by chance, the likelier the nearer the deadline and the longer the load.
+    XFetch,
+    /// Early recomputation by chance, by the share of the life that is over.
+    XFetchLinear,
     /// One load at a time for a key in a process.
     Coalesce,
+    /// A hit near the deadline, by the server's own count, starts a reload in the background.
+    BackgroundRefresh,
+    /// The same by a time inside the value, which saves asking the server.
+    RefreshAt,
+    /// The right to write, given to the first that misses.
+    Lease,
+    /// Old values are served for a grace time while one process reloads.
+    StaleWhileRevalidate,
+    /// Lives are spread by chance.
+    Jitter,
+    /// Popular keys are loaded before traffic comes.
+    Prewarm,
+    /// A worker reloads what expires soon.
+    RefreshWorker,
+    /// "There is no such thing" is cached.
+    NegativeCache,
+    /// Keys that were never written are refused by a Bloom filter.
+    Bloom,
+    /// A limit on loads, and a breaker when they fail.
+    Bulkhead,
 }
 
 impl Protection {
     /// Every protection, in the order of the documentation.
-    pub const ALL: [Protection; 2] = [Protection::Mutex, Protection::Coalesce];
+    pub const ALL: [Protection; 15] = [
+        Protection::Mutex,
+        Protection::MutexStale,
+        Protection::XFetch,
+        Protection::XFetchLinear,
+        Protection::Coalesce,
+        Protection::BackgroundRefresh,
+        Protection::RefreshAt,
+        Protection::Lease,
+        Protection::StaleWhileRevalidate,
+        Protection::Jitter,
+        Protection::Prewarm,
+        Protection::RefreshWorker,
+        Protection::NegativeCache,
+        Protection::Bloom,
+        Protection::Bulkhead,
+    ];
+
+    /// Those of which a run has one at most, because they decide the same thing.
+    const RIVALS: [&[Protection]; 3] = [
+        &[Protection::Mutex, Protection::MutexStale, Protection::Lease],
+        &[Protection::XFetch, Protection::XFetchLinear],
+        &[Protection::BackgroundRefresh, Protection::RefreshAt],
+    ];
 
     /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
             Protection::Mutex => "mutex",
+            Protection::MutexStale => "mutex_stale",
+            Protection::XFetch => "xfetch",
+            Protection::XFetchLinear => "xfetch_linear",
             Protection::Coalesce => "coalesce",
+            Protection::BackgroundRefresh => "background_refresh",
+            Protection::RefreshAt => "refresh_at",
+            Protection::Lease => "lease",
+            Protection::StaleWhileRevalidate => "stale_while_revalidate",
+            Protection::Jitter => "jitter",
+            Protection::Prewarm => "prewarm",
+            Protection::RefreshWorker => "refresh_worker",
+            Protection::NegativeCache => "negative_cache",
+            Protection::Bloom => "bloom",
+            Protection::Bulkhead => "bulkhead",
         }
     }
 }
@@ -37,15 +111,6 @@ impl Protections {
     /// Whether this one is among them.
     pub fn has(&self, protection: Protection) -> bool {
         self.0.contains(&protection)
-    }
-}
-
-impl FromIterator<Protection> for Protections {
-    fn from_iter<T: IntoIterator<Item = Protection>>(protections: T) -> Protections {
-        let mut protections: Vec<Protection> = protections.into_iter().collect();
-        protections.sort_unstable();
-        protections.dedup();
-        Protections(protections)
     }
 }
 
@@ -71,6 +136,14 @@ pub enum ProtectionsError {
     /// `none` with something else.
     #[error("none cannot be joined with other protections")]
     NoneJoined,
+    /// Two that decide the same thing.
+    #[error("{first} and {second} decide the same thing: choose one")]
+    Rivals {
+        /// One of them.
+        first: &'static str,
+        /// The other.
+        second: &'static str,
+    },
 }
 
 impl FromStr for Protections {
@@ -87,7 +160,18 @@ impl FromStr for Protections {
             let known = Protection::ALL.into_iter().find(|p| p.as_str() == name);
             known.ok_or_else(|| ProtectionsError::Unknown { name: name.to_owned() })
         };
-        text.split('+').map(one).collect()
+        let mut protections: Vec<Protection> =
+            text.split('+').map(one).collect::<Result<_, _>>()?;
+        protections.sort_unstable();
+        protections.dedup();
+        for rivals in Protection::RIVALS {
+            let mut chosen = protections.iter().filter(|p| rivals.contains(p));
+            if let (Some(first), Some(second)) = (chosen.next(), chosen.next()) {
+                let (first, second) = (first.as_str(), second.as_str());
+                return Err(ProtectionsError::Rivals { first, second });
+            }
+        }
+        Ok(Protections(protections))
     }
 }
 
@@ -110,11 +194,24 @@ mod tests {
     }
 
     #[test]
+    fn every_protection_is_read_by_its_name() {
+        for protection in Protection::ALL {
+            let read: Protections = protection.as_str().parse().unwrap();
+            assert!(read.has(protection));
+            assert_eq!(read.to_string(), protection.as_str());
+        }
+    }
+
+    #[test]
     fn what_is_no_protection_is_refused_by_name() {
         let error = |text: &str| text.parse::<Protections>().unwrap_err();
         assert_eq!(error("prayer"), ProtectionsError::Unknown { name: "prayer".to_owned() });
         assert_eq!(error("mutex+"), ProtectionsError::Unknown { name: String::new() });
         assert_eq!(error("mutex+none"), ProtectionsError::NoneJoined);
+        assert_eq!(
+            error("lease+jitter+mutex").to_string(),
+            "mutex and lease decide the same thing: choose one"
+        );
         assert!(error("prayer").to_string().starts_with("\"prayer\" is no protection; there are"));
     }
 }

@@ -40,6 +40,8 @@ pub enum Held<V, E> {
     Loaded(Result<V, E>),
     /// Somebody else had loaded it meanwhile.
     Found(V),
+    /// Somebody else loads it; this is an older copy.
+    Stale(V),
     /// Somebody else held the lock until our patience ended.
     TimedOut,
 }
@@ -83,14 +85,7 @@ impl Mutex {
             match self.try_lock(key).await {
                 Ok(Some(token)) => {
                     tally.acquired.up();
-                    let held = match look().await {
-                        Some(value) => Held::Found(value),
-                        None => Held::Loaded(load().await),
-                    };
-                    if self.release(token).await.is_err() {
-                        tally.error.up();
-                    }
-                    return held;
+                    return self.hold(token, tally, look, load).await;
                 }
                 Ok(None) => tally.contended.up(),
                 Err(_) => {
@@ -109,6 +104,28 @@ impl Mutex {
             }
             wait = (wait * 2).min(LONGEST_WAIT);
         }
+    }
+
+    /// What the winner does: look again, load if need be, release.
+    pub async fn hold<V, E, L, F>(
+        &self,
+        token: Token,
+        tally: &LockTally,
+        look: impl Fn() -> L,
+        load: impl FnOnce() -> F,
+    ) -> Held<V, E>
+    where
+        L: Future<Output = Option<V>>,
+        F: Future<Output = Result<V, E>>,
+    {
+        let held = match look().await {
+            Some(value) => Held::Found(value),
+            None => Held::Loaded(load().await),
+        };
+        if self.release(token).await.is_err() {
+            tally.error.up();
+        }
+        held
     }
 
     /// Takes the lock if nobody holds it.

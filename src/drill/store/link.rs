@@ -20,6 +20,7 @@ pub(super) struct Link {
     client: Client,
     current: RwLock<MultiplexedConnection>,
     reconnecting: AtomicBool,
+    cut: AtomicBool,
 }
 
 impl Link {
@@ -27,7 +28,12 @@ impl Link {
     pub(super) async fn connect(client: Client) -> Result<Arc<Link>, RedisError> {
         let connection = open(&client).await?;
         let current = RwLock::new(connection);
-        Ok(Arc::new(Link { client, current, reconnecting: AtomicBool::new(false) }))
+        Ok(Arc::new(Link {
+            client,
+            current,
+            reconnecting: AtomicBool::default(),
+            cut: AtomicBool::default(),
+        }))
     }
 
     /// Sends one command.
@@ -35,6 +41,7 @@ impl Link {
         self: &Arc<Link>,
         command: &Cmd,
     ) -> Result<T, RedisError> {
+        self.pass().await?;
         let mut connection = self.current();
         let answer = command.query_async(&mut connection).await;
         answer.inspect_err(|error| self.note(error))
@@ -45,9 +52,25 @@ impl Link {
         self: &Arc<Link>,
         commands: &Pipeline,
     ) -> Result<T, RedisError> {
+        self.pass().await?;
+        self.pass().await?;
         let mut connection = self.current();
         let answer = commands.query_async(&mut connection).await;
         answer.inspect_err(|error| self.note(error))
+    }
+
+    /// Cuts the way to the server, or opens it again.
+    pub(super) fn cut(&self, cut: bool) {
+        self.cut.store(cut, Ordering::Relaxed);
+    }
+
+    /// While the way is cut, a command waits in vain.
+    async fn pass(&self) -> Result<(), RedisError> {
+        if self.cut.load(Ordering::Relaxed) {
+            tokio::time::sleep(COMMAND_LIMIT).await;
+            return Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
+        }
+        Ok(())
     }
 
     fn current(&self) -> MultiplexedConnection {
