@@ -39,7 +39,7 @@ pub(super) fn article(
 const PANELS: &str = "<summary>Last 15 minutes</summary>\n<div class=\"panels\">\n\
     <figure data-panel=\"ratio\"><figcaption>Hit ratio <output></output></figcaption><div class=\"plot\"></div></figure>\n\
     <figure data-panel=\"loads\"><figcaption>Database queries a second <output></output></figcaption><div class=\"plot\"></div></figure>\n\
-    <figure data-panel=\"ttl\"><figcaption>Keys by remaining TTL (darker: more) <output></output></figcaption><div class=\"plot\"></div></figure>\n\
+    <figure data-panel=\"ttl\"><figcaption>Keys by remaining TTL (strong colour: many) <output></output></figcaption><div class=\"plot\"></div></figure>\n\
     <figure data-panel=\"locks\"><figcaption>Lock attempts and contention <output></output></figcaption><div class=\"plot\"></div></figure>\n\
     </div>\n<noscript><p>The curves need JavaScript; everything else on this page does not.</p></noscript>\n";
 

@@ -90,7 +90,7 @@ const PANELS = {
     left: (h) => [0, roundUp(Math.max(0, ...h.loads_per_second, ...h.misses_per_second, ...h.miss_baseline_per_second))],
     tick: figures,
   },
-  // Darker is more keys.
+  // A stronger colour is more keys.
   ttl: { heat: true },
   locks: {
     curves: [
