@@ -90,8 +90,8 @@ impl History {
         }
     }
 
-    /// The history of one cache; empty where nothing was seen yet.
-    pub(super) fn of(&self, cache: &Arc<str>) -> HistoryJson {
+    /// What is newer than `since`, Unix seconds, in the history of one cache.
+    pub(super) fn of(&self, cache: &Arc<str>, since: f64) -> HistoryJson {
         let rings = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
         let mut json = HistoryJson {
             cache: cache.to_string(),
@@ -100,7 +100,7 @@ impl History {
             ..HistoryJson::default()
         };
         let Some(ring) = rings.get(cache) else { return json };
-        for point in &ring.points {
+        for point in ring.points.iter().filter(|point| point.time > since) {
             json.time.push(point.time);
             json.hit_ratio_redis.push(point.hit_ratio_redis);
             json.hit_ratio_app.push(point.hit_ratio_app);
@@ -111,7 +111,7 @@ impl History {
             json.lock_contention_ratio.push(point.lock_contention);
             json.active.push(point.active);
         }
-        json.ttl.extend(ring.columns.iter().cloned());
+        json.ttl.extend(ring.columns.iter().filter(|column| column.time > since).cloned());
         json
     }
 
@@ -208,9 +208,10 @@ mod tests {
         for (time, ratio) in [(100.1, 0.1), (100.9, 0.2), (101.0, 0.3)] {
             history.take_in(&at(time, ratio));
         }
-        let json = history.of(&"a".into());
+        let json = history.of(&"a".into(), 0.0);
         assert_eq!(json.time, [100.9, 101.0]);
         assert_eq!(json.hit_ratio_redis, [Some(0.2), Some(0.3)]);
+        assert_eq!(history.of(&"a".into(), 100.9).time, [101.0]);
     }
 
     #[test]
@@ -219,7 +220,7 @@ mod tests {
         for second in 0..5000 {
             history.take_in(&at(1000.0 + f64::from(second) / 2.0, 0.5));
         }
-        let json = history.of(&"a".into());
+        let json = history.of(&"a".into(), 0.0);
         assert_eq!(json.time.len(), 900);
         assert!(json.ttl.len() <= 90, "{} columns", json.ttl.len());
         // The last poll was at 1000 + 4999/2 = 3499.5 s.
@@ -231,6 +232,6 @@ mod tests {
         let history = History::default();
         history.take_in(&at(100.0, 0.5));
         history.take_in(&View::default());
-        assert!(history.of(&"a".into()).time.is_empty());
+        assert!(history.of(&"a".into(), 0.0).time.is_empty());
     }
 }

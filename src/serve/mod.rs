@@ -183,9 +183,10 @@ async fn incidents(State(served): State<Arc<Served>>, uri: Uri) -> Result<Respon
 }
 
 async fn history(State(served): State<Arc<Served>>, uri: Uri) -> Result<Response, QueryError> {
-    let wanted = Wanted::parse(&uri, &["cache"])?;
+    let wanted = Wanted::parse(&uri, &["cache", "since"])?;
     let caches = wanted.select(&served.board.view())?;
-    Ok(json(&caches.iter().map(|c| served.history.of(&c.cache)).collect::<Vec<_>>()))
+    let since = wanted.since.unwrap_or(0.0);
+    Ok(json(&caches.iter().map(|c| served.history.of(&c.cache, since)).collect::<Vec<_>>()))
 }
 
 fn json(value: &impl Serialize) -> Response {

@@ -1,5 +1,6 @@
 //! The query strings that the routes understand.
 
+use std::str::FromStr;
 use std::sync::Arc;
 
 use axum::extract::Query;
@@ -17,21 +18,23 @@ pub(super) enum QueryError {
     /// A key that the route does not have.
     #[error("unknown query key {key:?}; legal here: {legal}")]
     UnknownKey { key: String, legal: String },
-    /// A value that is no whole number.
-    #[error("limit is {value:?}; legal: a whole number from 0 on")]
-    NotANumber { value: String },
+    /// A value that is no number of its kind.
+    #[error("{key} is {value:?}; legal: {legal}")]
+    NotANumber { key: &'static str, value: String, legal: &'static str },
     /// A cache that is not configured.
     #[error("no cache named {name:?}; configured: {configured}")]
     UnknownCache { name: String, configured: String },
 }
 
 /// What a query asks for.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Wanted {
     /// The caches named; empty means all.
     caches: Vec<String>,
     /// At most so many items.
     pub(super) limit: Option<usize>,
+    /// Only what is newer than this, Unix seconds.
+    pub(super) since: Option<f64>,
 }
 
 impl Wanted {
@@ -43,10 +46,12 @@ impl Wanted {
         for (key, value) in pairs {
             match key.as_str() {
                 "cache" if legal.contains(&"cache") => wanted.caches.push(value),
-                "limit" if legal.contains(&"limit") => match value.parse() {
-                    Ok(limit) => wanted.limit = Some(limit),
-                    Err(_) => return Err(QueryError::NotANumber { value }),
-                },
+                "limit" if legal.contains(&"limit") => {
+                    wanted.limit = Some(number("limit", value, "a whole number from 0 on")?);
+                }
+                "since" if legal.contains(&"since") => {
+                    wanted.since = Some(number("since", value, "Unix seconds")?);
+                }
                 _ => {
                     let legal = if legal.is_empty() { "none".to_owned() } else { legal.join(", ") };
                     return Err(QueryError::UnknownKey { key, legal });
@@ -75,4 +80,12 @@ impl Wanted {
         let named = |cache: &Snapshot| self.caches.iter().any(|name| **name == *cache.cache);
         Ok(view.caches.iter().filter(|c| self.everything() || named(c)).cloned().collect())
     }
+}
+
+fn number<T: FromStr>(
+    key: &'static str,
+    value: String,
+    legal: &'static str,
+) -> Result<T, QueryError> {
+    value.parse().map_err(|_| QueryError::NotANumber { key, value, legal })
 }

@@ -275,10 +275,29 @@ async function refreshCurves() {
   const open = [...document.querySelectorAll("details.charts[open]")];
   if (!open.length) return;
   const query = open.map((charts) => `cache=${encodeURIComponent(charts.dataset.cache)}`).join("&");
-  const answer = await fetch(`api/v1/history?${query}`, { cache: "no-store" });
+  const since = Math.min(...open.map((charts) => histories.get(charts.dataset.cache)?.time.at(-1) ?? 0));
+  const answer = await fetch(`api/v1/history?${query}&since=${since}`, { cache: "no-store" });
   if (!answer.ok) throw new Error(`the exporter answered ${answer.status}`);
-  for (const history of await answer.json()) histories.set(history.cache, history);
+  for (const news of await answer.json()) {
+    histories.set(news.cache, joined(histories.get(news.cache), news));
+  }
   open.forEach((charts) => drawCache(charts, charts.cursorTime ?? null));
+}
+
+// What was there and what is new, no longer than the span.
+function joined(old, news) {
+  if (!old || !news.time.length) return old ?? news;
+  const second = Math.floor(news.time[0]);
+  const oldest = news.time.at(-1) - news.span_seconds;
+  const kept = (time) => time >= oldest && Math.floor(time) < second;
+  const all = { ...news };
+  for (const [field, values] of Object.entries(news)) {
+    if (!Array.isArray(values) || values.length !== news.time.length || field.startsWith("ttl")) continue;
+    all[field] = [...old[field].filter((_, i) => kept(old.time[i])), ...values];
+  }
+  const columnsFrom = news.ttl.length ? news.ttl[0].time : Infinity;
+  all.ttl = [...old.ttl.filter((c) => c.time >= oldest && c.time < columnsFrom), ...news.ttl];
+  return all;
 }
 
 function drawCache(charts, cursorTime) {

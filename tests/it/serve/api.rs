@@ -112,6 +112,8 @@ fn history_grows_with_the_board() {
     assert_eq!(history[0]["time"], json!([world::NOON, world::NOON + 1.0]));
     assert_eq!(history[0]["hit_ratio_app"], json!([0.75, 0.5]));
     assert_eq!(history[0]["active"], json!([true, false]));
+    let newer = read(&server, &format!("/api/v1/history?cache=catalog&since={}", world::NOON));
+    assert_eq!(newer[0]["time"], json!([world::NOON + 1.0]));
     // 120.4 keys within a second, from the first picture.
     assert_eq!(history[0]["ttl"][0]["keys"][0], json!(120.4));
 }
