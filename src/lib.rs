@@ -44,4 +44,5 @@ pub mod shipped;
 pub mod signal;
 pub mod snapshot;
 pub mod source;
+pub mod trace;
 pub mod ttl_command;
