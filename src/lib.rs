@@ -30,6 +30,7 @@
 //! * A key name is bytes, and never a label.
 //! * Each outside crate is imported in one file or folder (`tests/it/tidy.rs` holds the table).
 
+pub mod backtest;
 pub mod board;
 pub mod cli;
 pub mod clock;

@@ -149,15 +149,7 @@ impl AppSource {
     /// # Errors
     /// When no HTTP client can be made, as with unusable system certificates.
     pub fn new(config: &AppConfig, timeout: Duration, clock: Clock) -> Result<AppSource, AppError> {
-        let client = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls(&config.url)?)
-            .timeout(timeout)
-            // What is not in the configuration is never connected to.
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .pool_max_idle_per_host(1)
-            .user_agent(concat!("stampede-exporter/", env!("CARGO_PKG_VERSION")))
-            .build()?;
+        let client = http_client(&config.url, timeout)?;
         let tally = Tally::new(config.mapping.clone());
         Ok(AppSource {
             name: Arc::clone(&config.name),
@@ -306,6 +298,23 @@ impl AppSource {
 struct Fetched {
     body: Vec<u8>,
     open_metrics: bool,
+}
+
+/// A client that connects to the address in a URL and nowhere else. `timeout` is for a whole
+/// exchange, connecting included.
+///
+/// # Errors
+/// When there is no TLS on this system.
+pub(crate) fn http_client(url: &PageUrl, timeout: Duration) -> Result<reqwest::Client, AppError> {
+    let builder = reqwest::Client::builder()
+        .tls_backend_preconfigured(tls(url)?)
+        .timeout(timeout)
+        // What is not in the configuration is never connected to.
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        .pool_max_idle_per_host(1)
+        .user_agent(concat!("stampede-exporter/", env!("CARGO_PKG_VERSION")));
+    Ok(builder.build()?)
 }
 
 /// TLS with the system's certificates, which a plain `http` page does not need.

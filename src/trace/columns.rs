@@ -3,7 +3,7 @@
 use crate::reading::{Lookups, Reach, Reading};
 
 /// A column of a trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Column {
     /// Unix seconds.
     Time,

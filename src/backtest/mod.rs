@@ -1,0 +1,213 @@
+//! The detector over history: a recorded trace, or a range of a Prometheus server.
+//!
+//! It is the same detector as in [`monitor`](crate::monitor), row by row, so that somebody can see
+//! what it would have said last month before turning it on. Memory does not grow with the history.
+
+mod prometheus;
+mod replay;
+mod report;
+mod variants;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use crate::clock::Clock;
+use crate::config::PageUrl;
+use crate::detect::Thresholds;
+use crate::reading::Reading;
+use crate::trace::{BadRow, Column, TraceError, TraceReader};
+
+pub use prometheus::PrometheusError;
+
+use prometheus::PrometheusReader;
+use replay::Replay;
+use variants::Variants;
+
+/// Bad rows that are named one by one; the rest are counted.
+const NAMED_BAD_ROWS: u64 = 20;
+
+/// Rows between two looks at the clock for the progress line: well under a second's work.
+const PROGRESS_ROWS: u64 = 100_000;
+
+/// Seconds between two progress lines.
+const PROGRESS_SECONDS: f64 = 1.0;
+
+/// What to replay, and how to tell it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// Where the readings come from.
+    pub history: History,
+    /// The thresholds of the cache, or the defaults.
+    pub detector: Thresholds,
+    /// One JSON object a line instead of tables for a person.
+    pub json: bool,
+}
+
+/// Recorded readings.
+#[derive(Debug, Clone, PartialEq)]
+pub enum History {
+    /// A trace as [`trace`](crate::trace) describes it, plain or gzip.
+    File(PathBuf),
+    /// A range of what a Prometheus-compatible server has stored.
+    Prometheus(Range),
+}
+
+/// A range of a Prometheus-compatible server's history.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Range {
+    /// The server, `http` or `https`, without `/api`. May hold user and password: never shown.
+    pub url: PageUrl,
+    /// Unix seconds of the first reading.
+    pub start: f64,
+    /// Unix seconds of the last reading; after `start`.
+    pub end: f64,
+    /// Seconds between readings; above 0.
+    pub step: f64,
+    /// Label matchers for the default queries, such as `instance="cache-1:9121"`; may be empty.
+    pub selector: String,
+    /// Queries by the column that they fill, in place of the defaults or beyond them. An empty
+    /// query takes a default away.
+    pub queries: Vec<(Column, String)>,
+}
+
+impl Range {
+    /// Seconds between readings unless told otherwise: Prometheus' own default is one minute, but
+    /// those who watch a cache scrape four times as often.
+    pub const DEFAULT_STEP: f64 = 15.0;
+}
+
+/// Why a replay could not be done or finished.
+#[derive(Debug, thiserror::Error)]
+pub enum BacktestError {
+    /// The trace.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The Prometheus server.
+    #[error(transparent)]
+    Prometheus(#[from] PrometheusError),
+    /// The output is closed.
+    #[error("cannot write the result")]
+    Output(#[source] io::Error),
+}
+
+/// Replays the history. The result goes to `out`; progress, bad rows and notes go to `progress`.
+/// Incidents are written as soon as they can no longer go on. Must not be called from within an
+/// async task, because a Prometheus server is waited for.
+///
+/// # Errors
+/// When the history cannot be read to its end, or the result not be written; what was written
+/// before stands.
+pub fn run(
+    options: &Options,
+    out: &mut dyn Write,
+    progress: &mut dyn Write,
+) -> Result<(), BacktestError> {
+    let mut rows = Rows::open(&options.history)?;
+    for note in rows.notes() {
+        // The result does not depend on whether somebody reads the notes.
+        let _ = writeln!(progress, "{note}");
+    }
+    let mut replay = Replay::new(options.detector.clone());
+    let mut variants = Variants::new(&options.detector, !options.json);
+    let mut steps = Steps::new(progress);
+    let mut report = report::Report::start(out, options.json)?;
+    while let Some(row) = rows.next()? {
+        match row {
+            Ok(reading) => {
+                variants.take(&reading);
+                if let Some(incident) = replay.take(reading) {
+                    report.incident(&incident)?;
+                }
+                steps.row(replay.time());
+            }
+            Err(bad) => steps.bad_row(bad),
+        }
+    }
+    let (last, summary) = replay.finish();
+    if let Some(incident) = last {
+        report.incident(&incident)?;
+    }
+    steps.finish();
+    report.finish(&summary, variants.finish())?;
+    Ok(())
+}
+
+/// Where rows come from.
+enum Rows {
+    Trace(TraceReader),
+    Prometheus(Box<PrometheusReader>),
+}
+
+impl Rows {
+    fn open(history: &History) -> Result<Rows, BacktestError> {
+        Ok(match history {
+            History::File(path) => Rows::Trace(TraceReader::open(path)?),
+            History::Prometheus(range) => {
+                Rows::Prometheus(Box::new(PrometheusReader::open(range)?))
+            }
+        })
+    }
+
+    fn next(&mut self) -> Result<Option<Result<Reading, BadRow>>, BacktestError> {
+        Ok(match self {
+            Rows::Trace(reader) => reader.next()?,
+            Rows::Prometheus(reader) => reader.next()?.map(Ok),
+        })
+    }
+
+    /// What a person should know about the source before the result.
+    fn notes(&self) -> Vec<String> {
+        match self {
+            Rows::Trace(reader) => {
+                let unknown = reader.unknown_columns().iter();
+                unknown.map(|name| format!("the column `{name}` is passed over")).collect()
+            }
+            Rows::Prometheus(reader) => reader.notes(),
+        }
+    }
+}
+
+/// Tells how far it is.
+struct Steps<'a> {
+    to: &'a mut dyn Write,
+    clock: Clock,
+    started: f64,
+    told: f64,
+    rows: u64,
+    bad: u64,
+}
+
+impl<'a> Steps<'a> {
+    fn new(to: &'a mut dyn Write) -> Steps<'a> {
+        let clock = Clock::start();
+        let now = clock.now();
+        Steps { to, clock, started: now, told: now, rows: 0, bad: 0 }
+    }
+
+    fn row(&mut self, time: f64) {
+        self.rows += 1;
+        if self.rows.is_multiple_of(PROGRESS_ROWS) {
+            let now = self.clock.now();
+            if now - self.told >= PROGRESS_SECONDS {
+                self.told = now;
+                let _ = writeln!(self.to, "{} rows, up to {}", self.rows, report::date(time));
+            }
+        }
+    }
+
+    fn bad_row(&mut self, bad: BadRow) {
+        self.bad += 1;
+        if self.bad <= NAMED_BAD_ROWS {
+            let _ = writeln!(self.to, "{bad}");
+        }
+    }
+
+    fn finish(self) {
+        if self.bad > NAMED_BAD_ROWS {
+            let _ = writeln!(self.to, "{} bad rows in all", self.bad);
+        }
+        let seconds = self.clock.now() - self.started;
+        let rate = self.rows as f64 / seconds.max(f64::MIN_POSITIVE);
+        let _ = writeln!(self.to, "{} rows in {seconds:.2} s ({rate:.0} a second)", self.rows);
+    }
+}

@@ -1,0 +1,235 @@
+//! Tells the result: tables for a person, or JSON lines.
+
+use std::io::{self, Write};
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use super::BacktestError;
+use super::replay::{Replayed, Summary};
+use super::variants::Outcome;
+use crate::detect::Thresholds;
+
+/// Seconds of a day.
+const DAY: f64 = 86_400.0;
+
+/// The result as it is written.
+pub(super) struct Report<'a> {
+    out: &'a mut dyn Write,
+    json: bool,
+    incidents: u64,
+}
+
+/// One incident on a line of JSON.
+#[derive(Serialize)]
+struct IncidentLine {
+    start: f64,
+    end: Option<f64>,
+    cause: &'static str,
+    excess_misses: f64,
+    peak_misses_per_second: f64,
+    baseline_misses_per_second: f64,
+}
+
+/// The last line of JSON.
+#[derive(Serialize)]
+struct SummaryLine {
+    summary: SummaryFields,
+}
+
+#[derive(Serialize)]
+struct SummaryFields {
+    rows: u64,
+    seconds: f64,
+    incidents: u64,
+}
+
+impl<'a> Report<'a> {
+    pub(super) fn start(out: &'a mut dyn Write, json: bool) -> Result<Report<'a>, BacktestError> {
+        Ok(Report { out, json, incidents: 0 })
+    }
+
+    /// Writes an incident.
+    pub(super) fn incident(&mut self, replayed: &Replayed) -> Result<(), BacktestError> {
+        self.incidents += 1;
+        let written = if self.json { self.json_incident(replayed) } else { self.row(replayed) };
+        written.and_then(|()| self.out.flush()).map_err(BacktestError::Output)
+    }
+
+    /// Writes what sums it up.
+    pub(super) fn finish(
+        mut self,
+        summary: &Summary,
+        variants: Vec<Outcome>,
+    ) -> Result<(), BacktestError> {
+        let written = if self.json {
+            let fields = SummaryFields {
+                rows: summary.rows,
+                seconds: summary.seconds(),
+                incidents: summary.incidents,
+            };
+            self.json_line(&SummaryLine { summary: fields })
+        } else {
+            self.summary(summary).and_then(|()| self.variants(summary, &variants))
+        };
+        written.and_then(|()| self.out.flush()).map_err(BacktestError::Output)
+    }
+
+    fn json_incident(&mut self, replayed: &Replayed) -> io::Result<()> {
+        let incident = &replayed.incident;
+        self.json_line(&IncidentLine {
+            start: incident.started_at,
+            end: incident.ended_at,
+            cause: incident.cause.as_str(),
+            excess_misses: incident.excess_misses,
+            peak_misses_per_second: incident.peak_misses_per_second,
+            baseline_misses_per_second: incident.baseline_misses_per_second,
+        })
+    }
+
+    fn json_line(&mut self, line: &impl Serialize) -> io::Result<()> {
+        serde_json::to_writer(&mut *self.out, line)?;
+        writeln!(self.out)
+    }
+
+    fn row(&mut self, replayed: &Replayed) -> io::Result<()> {
+        if self.incidents == 1 {
+            writeln!(
+                self.out,
+                "{:<20}  {:>9}  {:<19}  {:>12}  {:>12}  {:>12}  {:>6}  rests on",
+                "start (UTC)", "lasted", "cause", "misses/s", "usual/s", "excess", "score"
+            )?;
+        }
+        let incident = &replayed.incident;
+        let lasted =
+            incident.ended_at.map_or("runs on".to_owned(), |end| span(end - incident.started_at));
+        writeln!(
+            self.out,
+            "{:<20}  {:>9}  {:<19}  {:>12}  {:>12}  {:>12}  {:>6.1}  {}",
+            date(incident.started_at),
+            lasted,
+            incident.cause.as_str(),
+            number(incident.peak_misses_per_second),
+            number(incident.baseline_misses_per_second),
+            number(incident.excess_misses),
+            replayed.peak_score,
+            if replayed.corroborated { "misses and more" } else { "misses alone" },
+        )
+    }
+
+    fn summary(&mut self, summary: &Summary) -> io::Result<()> {
+        if summary.rows == 0 {
+            return writeln!(self.out, "The history has no rows.");
+        }
+        let blank = if self.incidents > 0 { "\n" } else { "" };
+        let (first, last) = (date(summary.first), date(summary.last));
+        let length = span(summary.seconds());
+        writeln!(self.out, "{blank}{} rows, {length} from {first} to {last}", summary.rows)?;
+        let Some(weakest) = summary.weakest else {
+            return writeln!(self.out, "No stampede.");
+        };
+        let days = summary.seconds() / DAY;
+        let share = 100.0 * summary.incident_seconds / summary.seconds().max(f64::MIN_POSITIVE);
+        writeln!(
+            self.out,
+            "{} incidents ({:.2} a day), {} in all ({share:.2} % of the time), {} misses beyond the usual",
+            summary.incidents,
+            summary.incidents as f64 / days.max(f64::MIN_POSITIVE),
+            span(summary.incident_seconds),
+            number(summary.excess_misses),
+        )?;
+        writeln!(self.out, "\nCould any of them be false alarms?")?;
+        writeln!(
+            self.out,
+            "  {} of {} rest on the misses alone: no lock, load, latency, expiry, eviction or error\n  \
+             stream moved with them, or the history has none. Look at those first.",
+            summary.uncorroborated, summary.incidents
+        )?;
+        writeln!(
+            self.out,
+            "  The weakest reached {weakest:.1} times the line; chance alone reaches the line about once in\n  \
+             a month of calm."
+        )
+    }
+
+    fn variants(&mut self, summary: &Summary, variants: &[Outcome]) -> io::Result<()> {
+        if summary.rows == 0 || variants.is_empty() {
+            return Ok(());
+        }
+        writeln!(
+            self.out,
+            "\nWhat another threshold would have made of it (keys below `detector:`)"
+        )?;
+        writeln!(
+            self.out,
+            "  {:<22}  {:>12}  {:>9}  {:>12}",
+            "key", "value", "incidents", "time in them"
+        )?;
+        let incident_seconds = summary.incident_seconds;
+        writeln!(
+            self.out,
+            "  {:<22}  {:>12}  {:>9}  {:>12}",
+            "(as it is)",
+            "",
+            summary.incidents,
+            span(incident_seconds)
+        )?;
+        for outcome in variants {
+            let unit = Thresholds::key(outcome.variant.key).map_or("", |key| match key.unit {
+                crate::detect::thresholds::Unit::Seconds => "s",
+                _ => "",
+            });
+            let value = format!("{}{unit}", outcome.variant.value);
+            let time = span(outcome.incident_seconds);
+            writeln!(
+                self.out,
+                "  {:<22}  {value:>12}  {:>9}  {time:>12}",
+                outcome.variant.key, outcome.incidents
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// A time for people, UTC; the number itself where it is no date.
+pub(super) fn date(unix: f64) -> String {
+    // RFC 3339 has years of four digits.
+    const LAST_DATE: f64 = 253_402_300_799.0;
+    if !(0.0..=LAST_DATE).contains(&unix) {
+        return unix.to_string();
+    }
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs_f64(unix)).to_string()
+}
+
+/// A length of time in its two largest units.
+fn span(seconds: f64) -> String {
+    let seconds = seconds.max(0.0);
+    let whole = seconds.round() as u64;
+    match whole {
+        0..60 => format!("{seconds:.1}s"),
+        60..3600 => format!("{}m {:02}s", whole / 60, whole % 60),
+        3600..86_400 => format!("{}h {:02}m", whole / 3600, whole / 60 % 60),
+        _ => format!("{}d {:02}h", whole / 86_400, whole / 3600 % 24),
+    }
+}
+
+/// A count or rate with as many digits as tell something.
+fn number(value: f64) -> String {
+    if value.abs() >= 100.0 { format!("{value:.0}") } else { format!("{value:.1}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_for_people() {
+        assert_eq!(date(1_700_000_000.9), "2023-11-14T22:13:20Z");
+        assert_eq!(date(-1.0), "-1");
+        assert_eq!(
+            [0.25, 59.4, 61.0, 3660.0, 90_000.0].map(span),
+            ["0.2s", "59.4s", "1m 01s", "1h 01m", "1d 01h"]
+        );
+        assert_eq!([0.04, 12.34, 1234.5].map(number), ["0.0", "12.3", "1234"]);
+    }
+}
