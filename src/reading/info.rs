@@ -45,8 +45,6 @@ pub struct Info {
     pub maxmemory: Option<f64>,
     /// What happens at the limit, such as `allkeys-lru`.
     pub maxmemory_policy: Option<String>,
-    /// Clients connected now.
-    pub connected_clients: Option<f64>,
     /// The databases; `None` when the text has no such section.
     pub keyspace: Option<Keyspace>,
     /// The calls of the commands we watch; `None` when the text has no such section.
@@ -242,7 +240,6 @@ impl Reader {
             b"uptime_in_seconds" => &mut self.info.uptime,
             b"used_memory" => &mut self.info.used_memory,
             b"maxmemory" => &mut self.info.maxmemory,
-            b"connected_clients" => &mut self.info.connected_clients,
             _ => return self.text_field(name, value),
         };
         match count(value) {

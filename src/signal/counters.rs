@@ -5,20 +5,17 @@
 //! added to totals of our own, and where a difference is not certain it is dropped: a short gap is
 //! better than a spike, and nothing is ever negative. Our TTL sampler's own lookups are taken out.
 
+mod change;
+
 use std::collections::VecDeque;
 
-use crate::reading::info::{Counters, Info};
+use crate::reading::info::Info;
 use crate::snapshot::NodeTotals;
+
+use change::{Change, Pace, Seen};
 
 /// Process ids that are remembered. A load balancer has a handful of servers behind it.
 const REMEMBERED_RUN_IDS: usize = 8;
-
-/// Servers count their uptime in whole seconds of a cached clock, so it may be one too high.
-const UPTIME_GRAIN: f64 = 1.0;
-
-/// How much more than the time between two polls an uptime may grow before it is another server's,
-/// seconds; less than that is a step of the server's wall clock.
-const UPTIME_JUMP: f64 = 5.0;
 
 /// Lookups and expiries that we ourselves caused at one server, cumulative, as far as its answers
 /// prove that they happened before the next `INFO`.
@@ -92,6 +89,8 @@ pub struct NodeCounters {
     run_ids: VecDeque<String>,
     /// Whether commands of ours may or may not have reached the server since the last poll.
     uncertain: bool,
+    /// How busy the server was between the last two polls.
+    pace: Option<Pace>,
 }
 
 impl NodeCounters {
@@ -99,19 +98,39 @@ impl NodeCounters {
     pub fn observe(&mut self, at: f64, info: &Info, own: OwnLookups) -> Interval {
         self.keys = info.keys();
         self.uptime = info.uptime;
-        let now = Seen::new(at, info, own);
+        let mut now = Seen::new(at, info, own);
         let uncertain = std::mem::take(&mut self.uncertain);
-        let change = self.before.as_ref().map(|before| self.change(before, &now));
-        self.interval = match (self.before.take(), change) {
-            (Some(before), Some(change)) => self.add(&before, &now, change, uncertain),
-            _ => {
+        self.interval = match self.before.take() {
+            None => {
                 self.add_flushes(now.flushes().map(|_| 0.0));
                 Interval::First
+            }
+            Some(before) => {
+                let change = Change::between(&before, &now, &self.run_ids);
+                self.pace = Pace::between(&before, &now);
+                let interval = self.add(&before, &now, change, uncertain);
+                if change.keeps_calls() {
+                    now.carry_calls(&before);
+                }
+                interval
             }
         };
         self.remember(&now);
         self.before = Some(now);
         self.interval
+    }
+
+    /// Whether a poll without command statistics and all that goes with them would leave open what
+    /// happened: another process answers, counters fell, keys vanished, or the server was suddenly
+    /// much busier, behind which a reset can hide.
+    pub fn wants_more(&self, at: f64, info: &Info) -> bool {
+        let Some(before) = &self.before else { return true };
+        let now = Seen::new(at, info, OwnLookups::default());
+        let ordinary = Change::between(before, &now, &self.run_ids) == Change::None;
+        let (Some(usual), Some(pace)) = (self.pace, Pace::between(before, &now)) else {
+            return true;
+        };
+        !ordinary || pace.is_beyond(usual) || now.lost_keys_since(before)
     }
 
     /// Notes that commands of ours were cut off: nobody knows how many of them the server counted,
@@ -155,27 +174,11 @@ impl NodeCounters {
         self.resets[reason as usize] += 1;
     }
 
-    /// Decides what happened to the server between two polls.
-    fn change(&self, before: &Seen, now: &Seen) -> Change {
-        let dt = now.at - before.at;
-        let just_started = now.uptime.is_some_and(|uptime| uptime < dt + UPTIME_GRAIN);
-        match (&before.run_id, &now.run_id) {
-            (Some(old), Some(new)) if old == new => Change::within_process(before, now),
-            (Some(_), Some(new)) if just_started && !self.run_ids.contains(new) => Change::Restart,
-            (Some(_), Some(_)) => Change::Node,
-            _ => match (before.uptime, now.uptime) {
-                (Some(old), Some(new)) if new < old && just_started => Change::Restart,
-                (Some(old), Some(new)) if new < old || new - old > dt + UPTIME_JUMP => Change::Node,
-                _ => Change::within_process(before, now),
-            },
-        }
-    }
-
     fn add(&mut self, before: &Seen, now: &Seen, change: Change, uncertain: bool) -> Interval {
         match change {
             Change::None => {}
             Change::Restart => self.count_reset(ResetReason::Restart),
-            Change::Reset { .. } => self.count_reset(ResetReason::Resetstat),
+            Change::Reset { .. } | Change::OldReset => self.count_reset(ResetReason::Resetstat),
             Change::Node => self.count_reset(ResetReason::NodeChange),
         }
         let roles = before.role.as_ref().zip(now.role.as_ref());
@@ -190,7 +193,7 @@ impl NodeCounters {
         };
         self.totals.expired += less(change.rise(&[(old.expired, new.expired)], 0), own.expired);
         self.totals.evicted += less(change.rise(&[(old.evicted, new.evicted)], 0), 0.0);
-        self.add_flushes(change.flushes(before.flushes(), now.flushes()));
+        self.add_flushes(change.flushes(before, now));
         // A server sets hits and misses back together, so either one that fell speaks for both.
         let pair = [(old.hits, new.hits), (old.misses, new.misses)];
         let unknown = uncertain && change != Change::Restart;
@@ -230,107 +233,6 @@ impl OwnLookups {
             expired: self.expired - before.expired,
         }
     }
-}
-
-/// What one poll showed, as far as the next one is compared with it.
-#[derive(Debug, Clone)]
-struct Seen {
-    at: f64,
-    run_id: Option<String>,
-    uptime: Option<f64>,
-    role: Option<String>,
-    counters: Counters,
-    calls: Option<Calls>,
-    own: OwnLookups,
-}
-
-/// Calls of the commands that bear witness; `CONFIG RESETSTAT` sets these back too.
-#[derive(Debug, Clone, Copy)]
-struct Calls {
-    info: f64,
-    resetstat: f64,
-    flushes: f64,
-}
-
-impl Seen {
-    fn new(at: f64, info: &Info, own: OwnLookups) -> Seen {
-        Seen {
-            at,
-            run_id: info.run_id.clone(),
-            uptime: info.uptime,
-            role: info.role.clone(),
-            counters: info.counters,
-            calls: info.commands.as_ref().map(|commands| Calls {
-                info: commands.get("info").calls,
-                resetstat: commands.get("config|resetstat").calls,
-                flushes: commands.get("flushall").calls + commands.get("flushdb").calls,
-            }),
-            own,
-        }
-    }
-
-    fn flushes(&self) -> Option<f64> {
-        self.calls.map(|calls| calls.flushes)
-    }
-}
-
-/// What happened to a server between two polls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Change {
-    None,
-    Restart,
-    /// `all` when the server bears witness that every counter was set back.
-    Reset {
-        all: bool,
-    },
-    Node,
-}
-
-impl Change {
-    /// The same process answered. Its counters may have been set back, even if they have risen past
-    /// their old values since, so several are compared and the command statistics are asked:
-    /// every poll of ours is a call of `INFO`, which makes that count rise from poll to poll, and
-    /// `RESETSTAT` is the first call that they show after it.
-    fn within_process(before: &Seen, now: &Seen) -> Change {
-        let fell = before.counters.all().into_iter().zip(now.counters.all()).any(has_fallen);
-        let Some((old, new)) = before.calls.zip(now.calls) else {
-            return if fell { Change::Reset { all: false } } else { Change::None };
-        };
-        let witness = new.resetstat > old.resetstat
-            || new.info < old.info
-            || (new.resetstat > 0.0 && new.info <= old.info);
-        if fell || witness { Change::Reset { all: new.resetstat > 0.0 } } else { Change::None }
-    }
-
-    fn keeps_process(self) -> bool {
-        matches!(self, Change::None | Change::Reset { .. })
-    }
-
-    /// How much one of several counters rose that are only ever set back together; `None` when
-    /// that is not certain.
-    fn rise(self, together: &[(Option<f64>, Option<f64>)], which: usize) -> Option<f64> {
-        let (old, new) = *together.get(which)?;
-        match self {
-            Change::None => Some(new? - old?).filter(|rise| *rise >= 0.0),
-            Change::Restart | Change::Reset { all: true } => new,
-            Change::Reset { all: false } if together.iter().copied().any(has_fallen) => new,
-            Change::Reset { all: false } | Change::Node => None,
-        }
-    }
-
-    fn flushes(self, old: Option<f64>, new: Option<f64>) -> Option<f64> {
-        match self {
-            Change::Node => new.map(|_| 0.0),
-            Change::Reset { all: false } if !has_fallen((old, new)) => {
-                Change::None.flushes(old, new)
-            }
-            _ => self.rise(&[(old, new)], 0).or(new.map(|_| 0.0)),
-        }
-    }
-}
-
-fn has_fallen((old, new): (Option<f64>, Option<f64>)) -> bool {
-    matches!((old, new), (Some(old), Some(new)) if new < old)
 }
 
 /// A rise without our own share; what is not known adds nothing.

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use redis::Value;
 use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::client::TlsStream;
 
 use super::connection::Connection;
 use super::error::{PollError, PollErrorKind};
-use super::tls;
-use crate::config::{RedisAddress, RedisConfig, Secret};
+use super::{probe, tls};
+use crate::config::{RedisAddress, RedisConfig, Secret, Tls};
 
 /// How far a poll has come; names what a deadline ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -61,15 +62,61 @@ pub(super) async fn connect(
                 None => Connection::over(stream).await,
                 Some(tls) => {
                     *phase = Phase::Securing;
-                    Connection::over(tls::secure(stream, tls, host).await?).await
+                    Connection::over(secure(stream, tls, host, limit).await?).await
                 }
             }
         }
-    }
-    .map_err(PollError::talking)?;
+    }?;
     *phase = Phase::LoggingIn;
     log_in(&mut connection, config).await?;
     Ok(connection)
+}
+
+/// Agrees on TLS. A server that is asked on its plain port waits for the rest of what it takes for
+/// a command, so after half of the time somebody else looks what is spoken there.
+async fn secure(
+    stream: TcpStream,
+    tls: &Tls,
+    host: &str,
+    limit: Duration,
+) -> Result<TlsStream<TcpStream>, PollError> {
+    let address = stream.peer_addr();
+    let plain_port = async {
+        tokio::time::sleep(limit / 2).await;
+        match address {
+            Ok(address) if probe::answers_plain_text(address).await => {}
+            _ => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        stream = tls::secure(stream, tls, host) => stream,
+        () = plain_port => {
+            let text = "the server speaks plain text on this port, use the redis scheme";
+            Err(PollError::new(PollErrorKind::Tls, text))
+        }
+    }
+}
+
+/// Explains why a server closed a new connection: one that is asked in plain text on its TLS port
+/// does so without a word.
+pub(super) async fn explain_closed(
+    config: &RedisConfig,
+    limit: Duration,
+    error: PollError,
+) -> PollError {
+    let RedisAddress::Tcp { host, port } = &config.address else { return error };
+    if config.tls.is_some() {
+        return error;
+    }
+    // What is left of the deadline is not known here; a look that takes long is not worth it.
+    let look = tokio::time::timeout(limit / 4, probe::answers_tls(host, *port));
+    if !matches!(look.await, Ok(true)) {
+        return error;
+    }
+    PollError::new(
+        PollErrorKind::Tls,
+        "the server speaks TLS on this port and closed the plain connection, use the rediss scheme",
+    )
 }
 
 /// Resolves the name and tries its addresses in turn, each for its share of the time.
@@ -117,10 +164,13 @@ async fn log_in(connection: &mut Connection, config: &RedisConfig) -> Result<(),
         Some(secret) => auth.arg(read(secret).await?),
         None => auth.arg(""),
     };
-    match connection.ask(&auth).await.map_err(PollError::talking)? {
+    match connection.ask(&auth).await? {
         Value::Okay => Ok(()),
         Value::ServerError(error) => Err(PollError::refused_login(&error)),
-        _ => Err(PollError::new(PollErrorKind::Protocol, "the answer to AUTH is not Redis'")),
+        _ => Err(PollError::new(
+            PollErrorKind::Protocol,
+            "the answer to AUTH is not what Redis would say",
+        )),
     }
 }
 

@@ -1,23 +1,30 @@
 //! A connection to a server that is open and logged in.
 
+use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisResult, Value};
+use redis::{AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, RedisConnectionInfo};
+use redis::{RedisError, Value};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::JoinHandle;
+
+use super::error::{PollError, PollErrorKind};
 
 /// A connection. It closes when it is dropped, whatever was under way on it.
 #[derive(Debug)]
 pub struct Connection {
     inner: MultiplexedConnection,
     driver: JoinHandle<()>,
+    heard: Arc<Heard>,
 }
 
 impl Connection {
     /// Takes over a stream on which nothing was said yet.
-    pub(super) async fn over<S>(stream: S) -> RedisResult<Connection>
+    pub(super) async fn over<S>(stream: S) -> Result<Connection, PollError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -25,26 +32,70 @@ impl Connection {
         // refused to users who may do nothing but INFO. Deadlines are ours too.
         let login = RedisConnectionInfo::default().set_skip_set_lib_name();
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
-        let stream = SpeakFirst::new(stream);
-        let (inner, driver) =
-            MultiplexedConnection::new_with_config(&login, stream, config).await?;
-        Ok(Connection { inner, driver: tokio::spawn(driver) })
+        let heard = Arc::new(Heard::default());
+        let stream = SpeakFirst::new(stream, Arc::clone(&heard));
+        match MultiplexedConnection::new_with_config(&login, stream, config).await {
+            Ok((inner, driver)) => Ok(Connection { inner, driver: tokio::spawn(driver), heard }),
+            Err(error) => Err(heard.explain(error)),
+        }
     }
 
     /// Sends a command and gives its answer; an error reply is a [`Value::ServerError`].
-    pub async fn ask(&mut self, command: &Cmd) -> RedisResult<Value> {
-        self.inner.send_packed_command(command).await
+    ///
+    /// # Errors
+    /// The connection is of no more use.
+    pub async fn ask(&mut self, command: &Cmd) -> Result<Value, PollError> {
+        let answer = self.inner.send_packed_command(command).await;
+        answer.map_err(|error| self.heard.explain(error))
     }
 
     /// Sends commands together and gives their answers in order; an error reply is one of them.
-    pub async fn ask_all(&mut self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
-        self.inner.send_packed_commands(commands, 0, commands.len()).await
+    ///
+    /// # Errors
+    /// The connection is of no more use, and some of the commands may have been executed.
+    pub async fn ask_all(&mut self, commands: &Pipeline) -> Result<Vec<Value>, PollError> {
+        let answers = self.inner.send_packed_commands(commands, 0, commands.len()).await;
+        answers.map_err(|error| self.heard.explain(error))
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
         self.driver.abort();
+    }
+}
+
+/// What came from the server, as far as it explains an error.
+#[derive(Debug, Default)]
+struct Heard {
+    end: AtomicBool,
+    /// An error of TLS, such as the refusal of a missing client certificate, which TLS 1.3 sends
+    /// after the handshake.
+    tls_error: AtomicBool,
+}
+
+impl Heard {
+    fn note(&self, read: &io::Result<()>, bytes: &[u8]) {
+        match (read, bytes.is_empty()) {
+            (Ok(()), true) => self.end.store(true, Ordering::Relaxed),
+            (Ok(()), false) => {}
+            (Err(error), _) => {
+                if error.get_ref().is_some_and(|cause| cause.is::<rustls::Error>()) {
+                    self.tls_error.store(true, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    fn explain(&self, error: RedisError) -> PollError {
+        let (kind, text) = if self.tls_error.load(Ordering::Relaxed) {
+            (PollErrorKind::Tls, "the server ended the TLS connection")
+        } else if error.kind() == ErrorKind::Io || self.end.load(Ordering::Relaxed) {
+            (PollErrorKind::Closed, "the server closed the connection")
+        } else {
+            (PollErrorKind::Protocol, "the answer is not what Redis would say")
+        };
+        PollError::because(kind, text, error)
     }
 }
 
@@ -57,11 +108,12 @@ struct SpeakFirst<S> {
     stream: S,
     spoken: bool,
     reader: Option<Waker>,
+    heard: Arc<Heard>,
 }
 
 impl<S> SpeakFirst<S> {
-    fn new(stream: S) -> SpeakFirst<S> {
-        SpeakFirst { stream, spoken: false, reader: None }
+    fn new(stream: S, heard: Arc<Heard>) -> SpeakFirst<S> {
+        SpeakFirst { stream, spoken: false, reader: None, heard }
     }
 }
 
@@ -70,12 +122,15 @@ impl<S: AsyncRead + Unpin> AsyncRead for SpeakFirst<S> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
+    ) -> Poll<io::Result<()>> {
         if !self.spoken {
             self.reader = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
+        let before = buffer.filled().len();
+        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buffer));
+        self.heard.note(&read, buffer.filled().get(before..).unwrap_or_default());
+        Poll::Ready(read)
     }
 }
 
@@ -84,7 +139,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for SpeakFirst<S> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
-    ) -> Poll<std::io::Result<usize>> {
+    ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes));
         self.spoken = true;
         if let Some(reader) = self.reader.take() {
@@ -93,11 +148,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for SpeakFirst<S> {
         Poll::Ready(written)
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

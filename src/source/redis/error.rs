@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::io;
 
-use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
+use redis::{ServerError, ServerErrorKind};
 
 /// The `reason` of a failed poll: a closed set, since it is a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -129,17 +129,6 @@ impl PollError {
         PollError::because(kind, format!("cannot connect to {place}"), error)
     }
 
-    /// An error of the connection while a command's answer was awaited.
-    pub(super) fn talking(error: RedisError) -> PollError {
-        match error.kind() {
-            ErrorKind::Io => {
-                let text = "the server closed the connection";
-                PollError::because(PollErrorKind::Closed, text, error)
-            }
-            _ => PollError::because(PollErrorKind::Protocol, "the answer is not Redis'", error),
-        }
-    }
-
     /// An error reply to `INFO`.
     pub(super) fn replied(error: ServerError) -> PollError {
         let kind = reply_kind(&error).unwrap_or(PollErrorKind::Protocol);
@@ -147,24 +136,25 @@ impl PollError {
     }
 
     /// An error reply to `AUTH`. Servers repeat the arguments of commands that they do not know, so
-    /// nothing but the error's code is kept.
+    /// nothing of its text is kept.
     pub(super) fn refused_login(error: &ServerError) -> PollError {
         match reply_kind(error) {
-            Some(kind @ (PollErrorKind::MaxClients | PollErrorKind::Busy)) => {
-                PollError::new(kind, format!("the server answered AUTH with {}", error.code()))
+            Some(PollErrorKind::MaxClients) => {
+                PollError::new(PollErrorKind::MaxClients, "the server takes no more clients")
+            }
+            Some(PollErrorKind::Busy) => {
+                PollError::new(PollErrorKind::Busy, "the server is busy with a script")
             }
             _ => {
-                let why = match error.details() {
-                    Some(details) if details.contains("without any password configured") => {
-                        "the server has no password for the default user, leave it out"
-                    }
-                    Some(details) if details.contains("unknown command") => {
-                        "the server does not know AUTH"
-                    }
-                    _ => "wrong user name or password, or the user is disabled",
+                let details = error.details().unwrap_or_default();
+                let why = if details.contains("without any password configured") {
+                    "the server has no password for the default user, so leave it out"
+                } else if details.starts_with("unknown command") {
+                    "the server does not know AUTH"
+                } else {
+                    "wrong user name or password, or the user is disabled"
                 };
-                let code: String = error.code().chars().take(32).collect();
-                PollError::new(PollErrorKind::Auth, format!("cannot log in: {why} ({code})"))
+                PollError::new(PollErrorKind::Auth, format!("cannot log in: {why}"))
             }
         }
     }

@@ -7,6 +7,7 @@ mod connect;
 mod connection;
 mod error;
 mod node;
+mod probe;
 mod sampler;
 mod tls;
 

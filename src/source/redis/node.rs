@@ -165,10 +165,14 @@ impl Node {
         let mut phase = Phase::default();
         let attempts = async {
             let kept = self.connection.is_some();
-            match self.ask(&mut phase).await {
-                Err(error) if kept && error.kind() == PollErrorKind::Closed => {
-                    self.connection = None;
-                    self.ask(&mut phase).await
+            let mut result = self.ask(&mut phase).await;
+            if kept && result.as_ref().is_err_and(|e| e.kind() == PollErrorKind::Closed) {
+                self.connection = None;
+                result = self.ask(&mut phase).await;
+            }
+            match result {
+                Err(error) if error.kind() == PollErrorKind::Closed => {
+                    Err(connect::explain_closed(&self.config, timeout, error).await)
                 }
                 result => result,
             }
@@ -190,7 +194,7 @@ impl Node {
         };
         *phase = Phase::Asking;
         loop {
-            let answer = connection.ask(&self.form.command()).await.map_err(PollError::talking)?;
+            let answer = connection.ask(&self.form.command()).await?;
             let (text, simpler) = (text(answer), self.form.simpler());
             match (text, simpler) {
                 (Ok(text), Some(simpler)) if info::parse(&text).0.is_empty() => self.form = simpler,

@@ -2,6 +2,7 @@
 #![allow(dead_code)] // not every module needs every helper
 
 pub mod exporter;
+pub mod fake;
 pub mod page;
 pub mod prometheus;
 pub mod redis;
