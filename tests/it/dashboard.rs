@@ -1,5 +1,5 @@
-//! The shipped dashboard: what Grafana needs of it, and that every query finds data when a real
-//! Prometheus has scraped the exporter through a real stampede.
+//! The shipped dashboard: what Grafana needs of it, and what keeps its queries from misleading.
+//! That they find data is in `chain`.
 
 use std::collections::BTreeSet;
 

@@ -22,8 +22,10 @@ mod info;
 mod counters;
 // The shipped rules and runbooks.
 mod alerts;
-// The shipped dashboard, and the whole chain from Redis to an alert in Prometheus.
+// The shipped dashboard.
 mod dashboard;
+// The whole chain, from Redis and an application to an alert and the panels.
+mod chain;
 
 // What people and Prometheus see: the metric page, the API, the page for a person.
 mod serve;

@@ -6,6 +6,7 @@ pub mod fake;
 pub mod page;
 pub mod prometheus;
 pub mod redis;
+pub mod shop;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -68,21 +68,29 @@ impl Prometheus {
         values.iter().map(|v| v.as_str().expect("a text").to_owned()).collect()
     }
 
+    /// Every rule with its health, as the API gives it.
+    pub fn rules(&self) -> Vec<Value> {
+        let data = self.data("/api/v1/rules");
+        let groups = data["groups"].as_array().expect("rule groups");
+        groups.iter().flat_map(|g| g["rules"].as_array().expect("rules").clone()).collect()
+    }
+
+    /// The firing alerts of this name, as the API gives them.
+    pub fn firing(&self, name: &str) -> Vec<Value> {
+        let data = self.data("/api/v1/alerts");
+        let alerts = data["alerts"].as_array().expect("alerts").clone();
+        let wanted = |a: &Value| a["labels"]["alertname"] == name && a["state"] == "firing";
+        alerts.into_iter().filter(wanted).collect()
+    }
+
     /// Unix seconds by Prometheus' own clock.
     pub fn now(&self) -> f64 {
-        self.query("time()").first().and_then(|s| number(&s["value"][1])).expect("the time")
+        self.query("vector(time())").first().and_then(|s| number(&s["value"][1])).expect("a time")
     }
 
     fn result(&self, target: &str) -> Vec<Value> {
         let data = self.data(target);
-        match &data["result"] {
-            // A scalar is one pair; it is wrapped to look like a series.
-            Value::Array(pair) if data["resultType"] == "scalar" => {
-                vec![serde_json::json!({ "value": pair })]
-            }
-            Value::Array(series) => series.clone(),
-            other => panic!("{target}: {other}"),
-        }
+        data["result"].as_array().unwrap_or_else(|| panic!("{target}: {data}")).clone()
     }
 
     fn data(&self, target: &str) -> Value {

@@ -1,0 +1,151 @@
+//! The whole chain, nothing of it pretended: a Redis, an application in front of it whose popular
+//! entry runs out, the exporter, and a Prometheus with the shipped rules and the dashboard's queries.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use stampede_exporter::shipped::{DASHBOARD, RULES};
+
+use crate::support::exporter::Exporter;
+use crate::support::prometheus::{Prometheus, number};
+use crate::support::redis::Redis;
+use crate::support::shop::Shop;
+use crate::support::wait_for_within;
+
+/// The slowest groups of the rules are evaluated every 15 seconds, and a cause is settled after 10.
+const LIMIT: Duration = Duration::from_secs(90);
+
+#[test]
+fn a_stampede_reaches_the_alert_and_every_panel() {
+    let redis = Redis::start();
+    let mut shop = Shop::open(&redis);
+    let exporter = Exporter::start_configured(&format!(
+        "caches:\n\
+         - name: shop\n  \
+           poll_interval: 200ms\n  \
+           window: 5s\n  \
+           redis: {{ addr: '{}' }}\n  \
+           ttl: {{ groups: [{{ name: product, match: 'product:*' }}] }}\n  \
+           apps: [{{ name: web, url: '{}' }}]\n  \
+           detector: {{ warm_up: 5s }}\n",
+        redis.url(),
+        shop.url(),
+    ));
+    let ready = r#"stampede_miss_baseline_ready{cache="shop"}"#;
+    wait_for_within(LIMIT, "the exporter knows what is normal", || {
+        shop.step();
+        exporter.metric(ready).filter(|ready| *ready == 1.0)
+    });
+    let prometheus = Prometheus::start(exporter.port, RULES);
+    let begin = prometheus.now();
+    wait_for_within(LIMIT, "Prometheus has seen the calm", || {
+        shop.step();
+        some(prometheus.query(r#"stampede_hit_ratio{source="app"} > 0.95"#))
+    });
+    assert_eq!(prometheus.firing("CacheStampede"), Vec::<Value>::new());
+
+    shop.front_page_loads = false;
+    shop.expire_front_page();
+    let alert = wait_for_within(LIMIT, "the alert fires while the stampede runs", || {
+        shop.step();
+        prometheus.firing("CacheStampede").pop()
+    });
+    assert_eq!(alert["labels"]["cache"], "shop", "{alert}");
+    wait_for_within(LIMIT, "the incident is counted under its cause", || {
+        shop.step();
+        some(prometheus.query("sum(stampede_incidents_total) == 1"))
+    });
+    let texts =
+        prometheus.firing("CacheStampede").pop().expect("still firing")["annotations"].take();
+    for text in texts.as_object().expect("annotations").values().filter_map(Value::as_str) {
+        assert!(!text.contains("<no value>") && !text.contains("error expanding"), "{text}");
+    }
+    let figures = texts["description"].as_str().expect("a description");
+    assert!(!figures.contains("unknown"), "{figures}");
+
+    shop.front_page_loads = true;
+    wait_for_within(LIMIT, "the stampede ends", || {
+        shop.step();
+        some(prometheus.query("stampede_active == 0"))
+    });
+    every_rule_works(&prometheus, &mut shop);
+    every_query_finds_data(&prometheus, &mut shop, begin);
+}
+
+/// Every rule has been evaluated without error, every recording rule has recorded, and nothing says
+/// that a source is missing.
+fn every_rule_works(prometheus: &Prometheus, shop: &mut Shop) {
+    for rule in prometheus.rules() {
+        let name = rule["name"].as_str().expect("a name").to_owned();
+        if rule["type"] == "recording" {
+            wait_for_within(LIMIT, &name, || {
+                shop.step();
+                some(prometheus.query(&format!("last_over_time({name}[5m])")))
+            });
+        }
+        wait_for_within(LIMIT, &format!("{name} has been evaluated"), || {
+            shop.step();
+            let now = prometheus.rules().into_iter().find(|r| r["name"] == name.as_str())?;
+            assert_ne!(now["health"], "err", "{now}");
+            (now["health"] == "ok").then_some(())
+        });
+    }
+    for quiet in [
+        "CacheRedisDown",
+        "CacheAppSourceDown",
+        "StampedeExporterAbsent",
+        "StampedeConfigReloadFailed",
+    ] {
+        assert_eq!(prometheus.firing(quiet), Vec::<Value>::new());
+    }
+}
+
+fn every_query_finds_data(prometheus: &Prometheus, shop: &mut Shop, begin: f64) {
+    let dashboard: Value = serde_json::from_str(DASHBOARD).expect("the dashboard is JSON");
+    let variables = &dashboard["templating"]["list"];
+
+    // What Grafana puts in for "All", and for one value of each variable.
+    let mut all = vec![("$__rate_interval".to_owned(), "4s".to_owned())];
+    let mut one = all.clone();
+    for variable in variables.as_array().expect("variables") {
+        let Some(query) = variable["query"]["query"].as_str() else { continue };
+        let name = format!("${}", variable["name"].as_str().expect("a name"));
+        let (selector, label) = query
+            .strip_prefix("label_values(")
+            .and_then(|rest| rest.strip_suffix(')')?.rsplit_once(", "))
+            .expect("label_values(SELECTOR, LABEL)");
+        let values = prometheus.label_values(&substituted(selector, &all), label);
+        let [value] = values.as_slice() else { panic!("{name}: {values:?}") };
+        assert_eq!(prometheus.label_values(&substituted(selector, &one), label), values, "{name}");
+        all.push((name.clone(), variable["allValue"].as_str().expect("all").to_owned()));
+        one.push((name, value.replace('.', r"\\.")));
+    }
+
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let of_panels = panels.iter().flat_map(|p| p["targets"].as_array().expect("targets"));
+    let annotations = dashboard["annotations"]["list"].as_array().expect("annotations");
+    for query in of_panels.chain(annotations) {
+        let expr = query["expr"].as_str().expect("an expression");
+        for choice in [&all, &one] {
+            let expr = substituted(expr, choice);
+            assert!(!expr.contains('$'), "{expr}");
+            // An `or` must not hide that one of its sides has never any data.
+            for side in expr.split(" or ") {
+                wait_for_within(LIMIT, side, || {
+                    shop.step();
+                    let series = prometheus.query_range(side, begin, prometheus.now());
+                    let values = series.iter().flat_map(|s| s["values"].as_array());
+                    some(values.flatten().filter_map(|pair| number(&pair[1])).collect())
+                });
+            }
+        }
+    }
+}
+
+fn substituted(text: &str, choice: &[(String, String)]) -> String {
+    choice.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
+}
+
+fn some<T>(values: Vec<T>) -> Option<Vec<T>> {
+    (!values.is_empty()).then_some(values)
+}
