@@ -39,3 +39,5 @@ mod tidy;
 mod detector;
 // Each protection of the drill against its promise.
 mod protections;
+// The whole product under real load.
+mod live;
