@@ -121,7 +121,11 @@ fn a_hot_key_is_one_incident_from_start_to_end() {
     let counted = scene.of_cause("stampede_incidents_total");
     assert_eq!(counted.len(), 1, "{counted:?}");
     let (cause, count) = &counted[0];
-    assert!(*count == 1.0 && ["hot_key", "unknown"].contains(&cause.as_str()), "{counted:?}");
+    assert!(
+        *count == 1.0 && ["hot_key", "unknown"].contains(&cause.as_str()),
+        "{counted:?} {}",
+        scene.exporter.get("/api/v1/incidents").body
+    );
     // 600 requests a second for a key that is away for 3 s.
     let excess = scene.exporter.metric("stampede_excess_misses_total{cache=\"drill\"}").unwrap();
     assert!((1200.0..=2400.0).contains(&excess), "{excess}");
