@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use stampede_exporter::drill::stage::Stage;
-use stampede_exporter::drill::workload::Workload;
-use stampede_exporter::drill::{Options, Protections, Scenario};
+use stampede_exporter::config::{RedisAddress, RedisConfig};
+use stampede_exporter::drill::stage::{Stage, Traffic};
+use stampede_exporter::drill::{ForeignData, Options, Protections, Scenario, Target};
 
 use super::support::exporter::Exporter;
+use super::support::redis::Redis;
 use super::support::wait_for;
 
 /// Polls that a test lets pass where nothing may happen: ten seconds of the product's time.
@@ -15,18 +16,24 @@ const QUIET_POLLS: f64 = 40.0;
 
 /// A service under load and the exporter that watches it, four times a second.
 struct Scene {
-    stage: Stage,
     exporter: Exporter,
-    load: Option<Workload>,
-    runtime: tokio::runtime::Runtime,
+    redis: Redis,
+    // Dropping these ends the load and the page.
+    _traffic: Traffic,
+    _stage: Stage,
+    _runtime: tokio::runtime::Runtime,
 }
 
 impl Scene {
     /// 2000 requests a second, 30 % of them for one key whose load takes 3 s, warmed up.
-    fn start(scenario: Scenario, protections: &str) -> Scene {
+    fn start(protections: &str) -> Scene {
+        let redis = Redis::start();
         let protections: Protections = protections.parse().unwrap();
+        let address = RedisAddress::Tcp { host: "127.0.0.1".to_owned(), port: redis.port };
+        let server = RedisConfig { address, username: None, password: None, tls: None };
         let options = Options {
-            scenario,
+            scenario: Scenario::HotKey,
+            target: Target::Given { server, foreign: ForeignData::Refuse },
             protections: vec![protections.clone()],
             rate: 2000.0,
             keys: 500,
@@ -40,24 +47,26 @@ impl Scene {
             ..Options::default()
         };
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        let (stage, load) = runtime.block_on(async {
+        let (stage, traffic) = runtime.block_on(async {
             let stage = Stage::open(&options).await.unwrap();
-            stage.fill(&stage.client(&protections)).await.unwrap();
-            let load = stage.load(&protections).unwrap();
-            (stage, load)
+            stage.fill(&protections).await.unwrap();
+            let traffic = stage.load(&protections).unwrap();
+            (stage, traffic)
         });
         let exporter = Exporter::start_configured(&format!(
-            "caches:\n  - name: drill\n    poll_interval: 250ms\n    redis: {{ addr: 'redis://{}' }}\n    \
+            "caches:\n  - name: drill\n    poll_interval: 250ms\n    redis: {{ addr: '{}' }}\n    \
              detector: {{ warm_up: 5s }}\n    apps: [{{ name: service, url: '{}' }}]\n",
-            stage.address().address,
+            redis.url(),
             stage.page_url(),
         ));
         exporter.wait_for_metric("stampede_miss_baseline_ready{cache=\"drill\"}", |v| v == 1.0);
-        Scene { stage, exporter, load: Some(load), runtime }
+        Scene { exporter, redis, _traffic: traffic, _stage: stage, _runtime: runtime }
     }
 
-    fn strike(&self) {
-        self.runtime.block_on(self.stage.strike()).unwrap();
+    /// Lets the hot key run out.
+    fn expire_the_hot_key(&self) {
+        let keys = self.redis.cli(&["--scan", "--pattern", "*:0"]);
+        assert_eq!(self.redis.cli(&["PEXPIRE", &keys, "1"]), "1", "{keys}");
     }
 
     fn active(&self) -> bool {
@@ -90,19 +99,11 @@ impl Scene {
     }
 }
 
-impl Drop for Scene {
-    fn drop(&mut self) {
-        if let Some(load) = self.load.take() {
-            self.runtime.block_on(load.finish(Duration::ZERO));
-        }
-    }
-}
-
 #[test]
 fn a_hot_key_is_one_incident_from_start_to_end() {
-    let scene = Scene::start(Scenario::HotKey, "none");
+    let scene = Scene::start("none");
     assert_eq!(scene.incidents(), 0.0);
-    scene.strike();
+    scene.expire_the_hot_key();
     let struck_after = scene.polls();
     // One page is one snapshot: the first that shows it says after how many polls it was decided.
     let declared_after = wait_for("the stampede is seen", || {
@@ -133,11 +134,11 @@ fn a_hot_key_is_one_incident_from_start_to_end() {
 
 #[test]
 fn a_hot_key_with_one_flight_is_no_incident() {
-    let scene = Scene::start(Scenario::HotKey, "coalesce");
+    let scene = Scene::start("coalesce");
     let loads =
         || scene.exporter.metric("stampede_app_loads_total{cache=\"drill\",app=\"service\"}");
     let before = loads().unwrap();
-    scene.strike();
+    scene.expire_the_hot_key();
     let coalesced = "stampede_app_loads_coalesced_total{cache=\"drill\",app=\"service\"}";
     scene.exporter.wait_for_metric(coalesced, |shared| shared > 100.0);
     scene.wait_for_polls(QUIET_POLLS);
@@ -147,8 +148,8 @@ fn a_hot_key_with_one_flight_is_no_incident() {
 
 #[test]
 fn a_flush_under_load_is_a_cold_start() {
-    let scene = Scene::start(Scenario::ColdStart, "none");
-    scene.strike();
+    let scene = Scene::start("none");
+    assert_eq!(scene.redis.cli(&["FLUSHALL"]), "OK");
     wait_for("the stampede is seen", || scene.active().then_some(()));
     wait_for("it is counted", || (scene.incidents() > 0.0).then_some(()));
     assert_eq!(scene.of_cause("stampede_incidents_total"), [("cold_start".to_owned(), 1.0)]);
