@@ -1,14 +1,23 @@
 //! The command line as it is typed, and what it asks for.
 
+mod drill;
+mod run;
+mod ttl;
+
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
 
 use clap::error::ErrorKind;
-use clap::{ArgGroup, Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
-use crate::config::{Config, ConfigError, Flags, LogFormat, LogLevel};
-use crate::shipped;
+use crate::config::{Config, ConfigError, Flags};
+use crate::{drill as fire_drill, shipped, ttl_command};
+use drill::DrillArgs;
+use run::{CheckArgs, RunArgs};
+use ttl::TtlArgs;
 
 /// What the user asked for.
 #[derive(Debug)]
@@ -17,6 +26,10 @@ pub enum Command {
     Run(Source, Flags),
     /// Say what is wrong with a configuration.
     Check(PathBuf),
+    /// Look at what expires when.
+    Ttl(ttl_command::Options),
+    /// Put real load on a Redis and let a stampede happen.
+    Drill(fire_drill::Options),
     /// Print something that ships inside the program.
     Print(&'static str),
 }
@@ -65,7 +78,7 @@ pub enum Stop {
 /// [`Stop`] when the arguments are wrong, or ask for help or the version.
 pub fn parse(args: Vec<OsString>) -> Result<Command, Stop> {
     match Typed::try_parse_from(&args) {
-        Ok(typed) => Ok(typed.command()),
+        Ok(typed) => typed.command().map_err(Stop::Refusal),
         Err(error) => Err(match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Stop::Answer(error.to_string()),
             _ => Stop::Refusal(without_secrets(error.to_string(), &args)),
@@ -103,96 +116,48 @@ enum Verb {
     Run(RunArgs),
     /// Say everything that is wrong with a configuration file
     Check(CheckArgs),
+    /// Look for a few seconds at what expires when
+    Ttl(TtlArgs),
+    /// A bounded fire drill: real load, a stampede, a protection, and what comes of it
+    Drill(DrillArgs),
     /// Print the recording rules and alerts, a rule file for Prometheus
     Rules,
     /// Print the dashboard, JSON for Grafana
     Dashboard,
 }
 
-#[derive(Debug, Args)]
-#[command(group = ArgGroup::new("source").args(["config", "redis"]).required(true))]
-struct RunArgs {
-    /// The configuration file (YAML); SIGHUP reads it again
-    #[arg(long = "config.file", value_name = "FILE")]
-    config: Option<PathBuf>,
-
-    /// Without a file: watch this server as the cache "default". A password written here shows in
-    /// the list of processes; a file can name where it is kept instead
-    #[arg(id = "redis", long = "redis.addr", value_name = "URL")]
-    redis: Option<String>,
-
-    /// Without a file: an application's page of counters, in the native format; may be repeated
-    #[arg(id = "apps", long = "app.url", value_name = "URL")]
-    #[arg(requires = "redis", conflicts_with = "config")]
-    apps: Vec<String>,
-
-    /// Where to serve, IP:PORT; port 0 takes a free one and the log says which [default:
-    /// 127.0.0.1:19121]
-    #[arg(long = "web.listen-address", value_name = "ADDRESS")]
-    listen_address: Option<SocketAddr>,
-
-    /// The least important level to log [default: info]
-    #[arg(long = "log.level", value_name = "LEVEL", value_parser = log_level)]
-    #[arg(help = format!("The least important level to log: {} [default: info]", levels()))]
-    log_level: Option<LogLevel>,
-
-    /// How a line of the log looks: text, json [default: text]
-    #[arg(long = "log.format", value_name = "FORMAT", value_parser = log_format)]
-    log_format: Option<LogFormat>,
-
-    /// Write what is seen to this directory, as traces that `backtest` can replay
-    #[arg(long = "record.dir", value_name = "DIR")]
-    record_dir: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-struct CheckArgs {
-    /// The configuration file (YAML)
-    #[arg(long = "config.file", value_name = "FILE")]
-    config: PathBuf,
-}
-
 impl Typed {
-    fn command(self) -> Command {
+    fn command(self) -> Result<Command, String> {
         match self.verb {
-            Some(Verb::Run(args)) => args.command(),
-            Some(Verb::Check(args)) => Command::Check(args.config),
-            Some(Verb::Rules) => Command::Print(shipped::RULES),
-            Some(Verb::Dashboard) => Command::Print(shipped::DASHBOARD),
-            None => self.run.command(),
+            None => Ok(self.run.command()),
+            Some(Verb::Run(args)) => Ok(args.command()),
+            Some(Verb::Check(args)) => Ok(Command::Check(args.config)),
+            Some(Verb::Ttl(args)) => args.command().map_err(|problems| format!("{problems}\n")),
+            Some(Verb::Drill(args)) => args.command(),
+            Some(Verb::Rules) => Ok(Command::Print(shipped::RULES)),
+            Some(Verb::Dashboard) => Ok(Command::Print(shipped::DASHBOARD)),
         }
     }
 }
 
-impl RunArgs {
-    fn command(self) -> Command {
-        let source = match (self.config, self.redis) {
-            (Some(file), _) => Source::File(file),
-            // The group asks for one of the two; an address that is not there is refused as empty.
-            (None, redis) => {
-                Source::Addresses { redis: redis.unwrap_or_default(), apps: self.apps }
-            }
-        };
-        let flags = Flags {
-            listen_address: self.listen_address,
-            log_level: self.log_level,
-            log_format: self.log_format,
-            record_dir: self.record_dir,
-        };
-        Command::Run(source, flags)
+/// A duration as flags write it, such as `1s` or `250ms`.
+#[derive(Debug, Clone, Copy)]
+struct Span(Duration);
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Span, String> {
+        let form = "write a duration such as 1s or 250ms";
+        humantime::parse_duration(text).map(Span).map_err(|_| form.to_owned())
     }
 }
 
-fn log_level(text: &str) -> Result<LogLevel, String> {
-    let level = LogLevel::ALL.iter().find(|level| level.as_str() == text);
-    level.copied().ok_or_else(|| format!("write one of {}", levels()))
-}
-
-fn levels() -> String {
-    LogLevel::ALL.iter().map(|level| level.as_str()).collect::<Vec<_>>().join(", ")
-}
-
-fn log_format(text: &str) -> Result<LogFormat, String> {
-    let format = LogFormat::ALL.iter().find(|format| format.as_str() == text);
-    format.copied().ok_or_else(|| "write text or json".to_owned())
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_millis() {
+            millis if millis % 1000 == 0 => write!(f, "{}s", millis / 1000),
+            millis => write!(f, "{millis}ms"),
+        }
+    }
 }

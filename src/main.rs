@@ -7,7 +7,10 @@ use std::process::ExitCode;
 use anyhow::Context;
 use stampede_exporter::cli::{self, Command, Stop};
 use stampede_exporter::config::{Config, ConfigError, Flags, Log, LogFormat, LogLevel};
+use stampede_exporter::one_line::one_line;
 use stampede_exporter::run::run;
+use stampede_exporter::signals::Ends;
+use stampede_exporter::ttl_command;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -42,6 +45,8 @@ fn execute(command: Command) -> anyhow::Result<()> {
             Ok(result?)
         }
         Command::Check(file) => check(&file),
+        Command::Ttl(options) => look(&options),
+        Command::Drill(options) => drill(options),
         Command::Print(text) => print(text),
     }
 }
@@ -54,6 +59,26 @@ fn check(file: &Path) -> anyhow::Result<()> {
     let address = config.web.listen_address;
     let file = file.display();
     print(&format!("{file}: fine; caches {caches}, applications {apps}, listening on {address}\n"))
+}
+
+/// Looks at a server; the progress is for a person who waits at a terminal.
+fn look(options: &ttl_command::Options) -> anyhow::Result<()> {
+    let mut nobody = std::io::sink();
+    let mut terminal = std::io::stderr();
+    let progress: &mut dyn Write = if terminal.is_terminal() { &mut terminal } else { &mut nobody };
+    Ok(runtime()?.block_on(ttl_command::run(options, &mut std::io::stdout(), progress))?)
+}
+
+/// Drills until the end or a signal, which cleans up too.
+fn drill(options: stampede_exporter::drill::Options) -> anyhow::Result<()> {
+    runtime()?.block_on(async {
+        let mut ends = Ends::catch().context("cannot catch signals")?;
+        let shutdown = async {
+            ends.next().await;
+        };
+        stampede_exporter::drill::run(options, &mut std::io::stdout(), shutdown).await?;
+        Ok(())
+    })
 }
 
 /// Two threads: one may parse a large page while the other answers.
@@ -97,7 +122,7 @@ fn finish(result: anyhow::Result<()>) -> ExitCode {
             ExitCode::from(WRONG_INPUT)
         }
         None => {
-            complain(&format!("stampede-exporter: {error:#}\n"));
+            complain(&format!("stampede-exporter: {}\n", one_line(error.as_ref())));
             ExitCode::from(FAILED)
         }
     }

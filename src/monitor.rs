@@ -36,17 +36,8 @@ impl Drop for Handle {
     }
 }
 
-/// Starts watching a cache; what is seen goes to the board.
-///
-/// # Errors
-/// When a client for an application cannot be built.
-pub fn spawn(config: CacheConfig, board: Board, clock: Clock) -> Result<Handle, AppError> {
-    let monitor = Monitor::new(config, board, clock)?;
-    Ok(Handle(tokio::spawn(monitor.run())))
-}
-
 /// Everything that is known about one cache.
-struct Monitor {
+pub struct Monitor {
     config: CacheConfig,
     board: Board,
     clock: Clock,
@@ -65,7 +56,11 @@ struct Monitor {
 }
 
 impl Monitor {
-    fn new(config: CacheConfig, board: Board, clock: Clock) -> Result<Monitor, AppError> {
+    /// A monitor that has not looked yet.
+    ///
+    /// # Errors
+    /// When a client for an application cannot be built.
+    pub fn new(config: CacheConfig, board: Board, clock: Clock) -> Result<Monitor, AppError> {
         let apps = config.apps.iter().map(|app| AppSource::new(app, config.poll_timeout, clock));
         Ok(Monitor {
             node: Node::new(&config.redis, config.poll_timeout, clock),
@@ -84,6 +79,11 @@ impl Monitor {
             board,
             clock,
         })
+    }
+
+    /// Starts watching; what is seen goes to the board.
+    pub fn start(self) -> Handle {
+        Handle(tokio::spawn(self.run()))
     }
 
     async fn run(mut self) {

@@ -5,16 +5,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinSet};
 use tracing::{error, info, warn};
 
 use crate::board::Board;
 use crate::clock::Clock;
-use crate::config::{CacheConfig, Config, ConfigError};
-use crate::monitor;
+use crate::config::{CacheConfig, Config, ConfigError, Problem};
+use crate::monitor::{Handle, Monitor};
+use crate::one_line::one_line;
 use crate::serve::serve;
+use crate::signals::{Ends, hangup};
 use crate::source::app::AppError;
 
 /// Why the exporter could not start or go on.
@@ -54,7 +55,7 @@ pub async fn run(
     reload: impl Fn() -> Result<Config, ConfigError> + Clone + Send + 'static,
 ) -> Result<(), RunError> {
     let mut ends = Ends::catch().map_err(RunError::Signals)?;
-    let mut hangup = signal(SignalKind::hangup()).map_err(RunError::Signals)?;
+    let mut hangup = hangup().map_err(RunError::Signals)?;
     let wanted = config.web.listen_address;
     let refused = |source| RunError::Listen { address: wanted, source };
     let listener = TcpListener::bind(wanted).await.map_err(refused)?;
@@ -63,12 +64,12 @@ pub async fn run(
     let clock = Clock::start();
     let board = Board::new(names(&config.caches));
     let mut watched = Watched::default();
-    watched.become_those_of(&config.caches, &board, clock)?;
+    watched.change_to(&config.caches, &board, clock)?;
     let (end, ended) = oneshot::channel::<()>();
     let mut server = tokio::spawn(serve(listener, board.clone(), clock, async {
         let _ = ended.await;
     }));
-    info!("listening on http://{address}");
+    info!(caches = config.caches.len(), "listening on http://{address}");
 
     // At most one: reading files may take long, and nothing else waits for it.
     let mut reloads = JoinSet::new();
@@ -83,27 +84,40 @@ pub async fn run(
             _ = hangup.recv(), if reloads.is_empty() => {
                 reloads.spawn_blocking(reload.clone());
             }
-            Some(Ok(loaded)) = reloads.join_next() => match loaded {
-                Ok(new) => {
-                    if new.web.listen_address != wanted {
-                        warn!("the new listen address {} needs a restart", new.web.listen_address);
+            Some(Ok(loaded)) = reloads.join_next() => {
+                let changed = loaded.map_err(|error| lines(&error)).and_then(|new| {
+                    watched.change_to(&new.caches, &board, clock).map_err(|e| vec![one_line(&e)])?;
+                    tell_what_waits(&config, &new);
+                    Ok(new.caches.len())
+                });
+                match changed {
+                    Ok(caches) => info!(caches, "configuration reloaded"),
+                    Err(problems) => {
+                        board.reload_failed();
+                        for problem in problems {
+                            error!("configuration not reloaded: {problem}");
+                        }
                     }
-                    board.reloaded(names(&new.caches));
-                    watched.become_those_of(&new.caches, &board, clock)?;
-                    info!(caches = new.caches.len(), "configuration reloaded");
                 }
-                Err(error) => keep_old(&board, &error),
-            },
+            }
         }
     }
 }
 
-/// A bad file changes nothing but what the page says about it.
-fn keep_old(board: &Board, error: &ConfigError) {
-    for problem in &error.0 {
-        error!("configuration not reloaded: {problem}");
+fn lines(error: &ConfigError) -> Vec<String> {
+    error.0.iter().map(Problem::to_string).collect()
+}
+
+/// What of a new configuration takes effect at the next start only.
+fn tell_what_waits(running: &Config, new: &Config) {
+    let waits = [
+        ("web", running.web != new.web),
+        ("log", running.log != new.log),
+        ("record", running.record_dir != new.record_dir),
+    ];
+    for (section, _) in waits.iter().filter(|(_, differs)| *differs) {
+        warn!("the change of {section} needs a restart");
     }
-    board.reload_failed();
 }
 
 fn serve_result(ended: Result<io::Result<()>, JoinError>) -> Result<(), RunError> {
@@ -116,49 +130,29 @@ fn names(caches: &[CacheConfig]) -> Vec<Arc<str>> {
 
 /// The monitors of the configured caches.
 #[derive(Default)]
-struct Watched(Vec<(CacheConfig, monitor::Handle)>);
+struct Watched(Vec<(CacheConfig, Handle)>);
 
 impl Watched {
-    /// Starts and stops monitors until they are those of `caches`. A cache whose configuration did
-    /// not change keeps its monitor and all that it has learned; of one that did, the old monitor
-    /// ends first, so that two never write for one cache.
-    fn become_those_of(
+    /// Starts and stops monitors until they are those of `caches`, and tells the board. A cache
+    /// whose configuration did not change keeps its monitor and all that it has learned; of one
+    /// that did, the old monitor ends first, so that two never write for one cache. When a monitor
+    /// cannot be made, nothing changes.
+    fn change_to(
         &mut self,
         caches: &[CacheConfig],
         board: &Board,
         clock: Clock,
     ) -> Result<(), RunError> {
+        let known = |config: &&CacheConfig| self.0.iter().any(|(kept, _)| kept == *config);
+        let new = caches.iter().filter(|config| !known(config)).map(|config| {
+            let monitor = Monitor::new(config.clone(), board.clone(), clock)
+                .map_err(|source| RunError::Watch { cache: Arc::clone(&config.name), source })?;
+            Ok((config.clone(), monitor))
+        });
+        let new = new.collect::<Result<Vec<_>, RunError>>()?;
         self.0.retain(|(config, _)| caches.contains(config));
-        for config in caches {
-            if self.0.iter().all(|(kept, _)| kept != config) {
-                let handle =
-                    monitor::spawn(config.clone(), board.clone(), clock).map_err(|source| {
-                        RunError::Watch { cache: Arc::clone(&config.name), source }
-                    })?;
-                self.0.push((config.clone(), handle));
-            }
-        }
+        board.reloaded(names(caches));
+        self.0.extend(new.into_iter().map(|(config, monitor)| (config, monitor.start())));
         Ok(())
-    }
-}
-
-/// The signals that end the process.
-struct Ends {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Ends {
-    fn catch() -> io::Result<Ends> {
-        let terminate = signal(SignalKind::terminate())?;
-        Ok(Ends { terminate, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    /// Waits for one of them, and names it.
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::fields::{self, Fields, is, unique, unknown};
+use super::fields::{self, Fields, Name, is, unique, unknown};
 use super::node::{Node, Value};
 use super::problem::Problems;
 use super::{AppConfig, address};
@@ -19,14 +19,14 @@ pub(super) fn apps(node: &Node, cache: &str, problems: &Problems) -> Vec<AppConf
     let mut names = Vec::new();
     for item in list {
         let (name, app) = app(item, cache, problems);
-        names.extend(name.map(|name| (name, item.path.clone())));
+        names.extend(name);
         apps.extend(app);
     }
     unique(&names, problems, "each application of a cache needs a name of its own");
     apps
 }
 
-fn app(node: &Node, cache: &str, problems: &Problems) -> (Option<Arc<str>>, Option<AppConfig>) {
+fn app(node: &Node, cache: &str, problems: &Problems) -> (Option<Name>, Option<AppConfig>) {
     let mut fields = Fields::of(node, problems);
     let name = fields.require("name", "the name of the application", fields::name);
     let url = fields.require("url", "the address of its page", |node, problems| {
@@ -48,9 +48,12 @@ fn app(node: &Node, cache: &str, problems: &Problems) -> (Option<Arc<str>>, Opti
         .unwrap_or_default()
         .into_iter()
         .fold(mapping, |mapping, (label, value)| mapping.only(&label, &value))
-        .for_cache(called.as_deref().unwrap_or(cache));
-    let name: Option<Arc<str>> = name.map(Into::into);
-    let app = name.clone().zip(url).map(|(name, url)| AppConfig { name, url, mapping });
+        .for_cache(called.as_ref().map_or(cache, |name| &name.text));
+    let app = name.as_ref().zip(url).map(|(name, url)| AppConfig {
+        name: Arc::clone(&name.text),
+        url,
+        mapping,
+    });
     (name, app)
 }
 

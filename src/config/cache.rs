@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::CacheConfig;
 use super::apps::apps;
-use super::fields::{self, Fields, unique};
+use super::fields::{self, Fields, Name, unique};
 use super::node::{Node, Value, below};
 use super::problem::Problems;
-use super::redis::redis;
+use super::redis::server;
 use super::ttl::ttl;
 use crate::detect::Thresholds;
 use crate::detect::thresholds::Unit;
@@ -39,7 +39,7 @@ pub(super) fn caches(
     for item in list {
         let merged = defaults.map(|defaults| item.clone().over(defaults));
         let (name, cache) = cache(merged.as_ref().unwrap_or(item), problems);
-        names.extend(name.map(|name| (name, item.path.clone())));
+        names.extend(name);
         if let Some(cache) = cache {
             window_holds_two_polls(&cache, &below(&item.path, "window"), problems);
             caches.push(cache);
@@ -71,7 +71,7 @@ fn window_holds_two_polls(cache: &CacheConfig, path: &str, problems: &Problems) 
 }
 
 /// The cache's name, and the cache unless something that it cannot do without is missing.
-fn cache(node: &Node, problems: &Problems) -> (Option<Arc<str>>, Option<CacheConfig>) {
+fn cache(node: &Node, problems: &Problems) -> (Option<Name>, Option<CacheConfig>) {
     let mut fields = Fields::of(node, problems);
     let name = fields.require("name", "the name of the cache", fields::name);
     let interval = fields.read("poll_interval", |n, p| fields::duration(n, p, POLL_INTERVAL));
@@ -79,16 +79,15 @@ fn cache(node: &Node, problems: &Problems) -> (Option<Arc<str>>, Option<CacheCon
     let window = fields.read("window", |n, p| fields::duration(n, p, WINDOW));
     let min_lookups = fields.read("min_lookups", |n, p| fields::integer(n, p, 1..=1_000_000));
     let keep = fields.read("keep_incidents", |n, p| fields::integer(n, p, 1..=10_000));
-    let redis = fields.require("redis", "addr and what else the server needs", redis);
+    let redis = fields.require("redis", "addr and what else the server needs", server);
     let ttl = fields.read("ttl", |n, p| Some(ttl(n, p)));
-    let called = name.as_deref().unwrap_or_default();
+    let called = name.as_ref().map_or("", |name| &name.text);
     let apps = fields.read("apps", |n, p| Some(apps(n, called, p)));
     let detector = fields.read("detector", |n, p| Some(detector(n, p)));
     fields.end();
-    let name: Option<Arc<str>> = name.map(Into::into);
     let poll_interval = interval.unwrap_or(Duration::from_secs(1));
-    let cache = name.clone().zip(redis).map(|(name, redis)| CacheConfig {
-        name,
+    let cache = name.as_ref().zip(redis).map(|(name, redis)| CacheConfig {
+        name: Arc::clone(&name.text),
         poll_interval,
         poll_timeout: timeout.unwrap_or(Duration::from_secs(1)),
         window: window.unwrap_or(DEFAULT_WINDOW.max(poll_interval * 2)),

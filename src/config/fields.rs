@@ -117,7 +117,13 @@ pub(super) fn text(node: &Node, problems: &Problems, form: &str) -> Option<Strin
 }
 
 /// A name that becomes a label value.
-pub(super) fn name(node: &Node, problems: &Problems) -> Option<String> {
+pub(super) struct Name {
+    pub(super) text: Arc<str>,
+    path: String,
+}
+
+/// Reads a [`Name`].
+pub(super) fn name(node: &Node, problems: &Problems) -> Option<Name> {
     /// Longer names make pages and panels unreadable.
     const LONGEST: usize = 100;
     let text = text(node, problems, "a name")?;
@@ -129,7 +135,7 @@ pub(super) fn name(node: &Node, problems: &Problems) -> Option<String> {
         problems.add(&node.path, format!("a name has at most {LONGEST} characters"));
         return None;
     }
-    Some(text)
+    Some(Name { text: text.into(), path: node.path.clone() })
 }
 
 /// A duration with its unit, within limits.
@@ -268,16 +274,15 @@ pub(super) fn choice<T: Copy>(
     None
 }
 
-/// Reports every name that stood before; `names` holds each with the path that has it.
-pub(super) fn unique(names: &[(Arc<str>, String)], problems: &Problems, cure: &str) {
+/// Reports every name that stood before.
+pub(super) fn unique(names: &[Name], problems: &Problems, cure: &str) {
     let mut first: HashMap<&str, &str> = HashMap::new();
-    for (name, path) in names {
-        if let Some(other) = first.get(&**name) {
-            let path = below(path, "name");
-            let name = quoted(name);
-            problems.add(path, format!("{name} is the name of {other} too; {cure}"));
+    for name in names {
+        if let Some(other) = first.get(&*name.text) {
+            let text = quoted(&name.text);
+            problems.add(&name.path, format!("{text} is given at {other} too; {cure}"));
         } else {
-            first.insert(name, path);
+            first.insert(&name.text, &name.path);
         }
     }
 }

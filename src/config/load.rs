@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use super::node::{Node, Value};
 use super::problem::{ConfigError, Problems};
-use super::{Config, LogFormat, LogLevel, address, fields, file};
+use super::redis::server;
+use super::{Config, LogFormat, LogLevel, RedisConfig, TtlGroup, address, fields, file, ttl};
 
 /// Flags that say the same as keys of the file; a flag wins.
 #[derive(Debug, Clone, Default)]
@@ -53,11 +54,6 @@ impl Config {
         flags: &Flags,
     ) -> Result<Config, ConfigError> {
         let problems = Problems::default();
-        let text = |path: &str, text: &str| Node::given(path, Value::Text(text.to_owned()));
-        let map = |entries: Vec<(&str, Node)>| {
-            let entries = entries.into_iter().map(|(key, node)| (key.to_owned(), node)).collect();
-            Node::given("", Value::Map(entries))
-        };
         let apps = app_names(apps).into_iter().zip(apps).map(|(name, url)| {
             map(vec![("name", text("--app.url", &name)), ("url", text("--app.url", url))])
         });
@@ -70,6 +66,38 @@ impl Config {
         let config = file::config(&root, &problems);
         flagged(Some(config), flags, problems)
     }
+}
+
+/// One server and the key groups to tell apart on it, from `--redis.addr` and any number of
+/// `--group NAME=PATTERN`.
+///
+/// # Errors
+///
+/// Every problem of the flags at once.
+pub fn target(redis: &str, groups: &[String]) -> Result<(RedisConfig, Vec<TtlGroup>), ConfigError> {
+    let problems = Problems::default();
+    let groups = groups.iter().map(|group| {
+        let (name, pattern) = group.split_once('=').unwrap_or_else(|| {
+            problems.add("--group", "is not NAME=PATTERN; write a group such as product=product:*");
+            ("-", "*")
+        });
+        map(vec![("name", text("--group", name)), ("match", text("--group", pattern))])
+    });
+    let ttl = map(vec![("groups", Node::given("--group", Value::List(groups.collect())))]);
+    let ttl = ttl::ttl(&ttl, &problems);
+    let redis = map(vec![("addr", text("--redis.addr", redis))]);
+    let redis = server(&redis, &problems);
+    problems.or(redis.map(|redis| (redis, ttl.groups)))
+}
+
+/// What a flag says, as if a file had said it.
+fn text(flag: &str, value: &str) -> Node {
+    Node::given(flag, Value::Text(value.to_owned()))
+}
+
+fn map(entries: Vec<(&str, Node)>) -> Node {
+    let entries = entries.into_iter().map(|(key, node)| (key.to_owned(), node)).collect();
+    Node::given("", Value::Map(entries))
 }
 
 /// The text of a file, unless it is far too large for a configuration.

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use load::Flags;
+pub use load::{Flags, target};
 pub use problem::{ConfigError, Problem};
 pub use secret::Secret;
 

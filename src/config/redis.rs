@@ -7,7 +7,7 @@ use super::problem::{Problems, quoted};
 use super::{ClientCertificate, RedisConfig, Secret, Tls};
 
 /// Reads one cache's server.
-pub(super) fn redis(node: &Node, problems: &Problems) -> Option<RedisConfig> {
+pub(super) fn server(node: &Node, problems: &Problems) -> Option<RedisConfig> {
     let mut fields = Fields::of(node, problems);
     let addr = fields.require("addr", REDIS_FORM, |node, problems| {
         let text = fields::text(node, problems, REDIS_FORM)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::fields::{self, Fields, unique};
+use super::fields::{self, Fields, Name, unique};
 use super::node::Node;
 use super::problem::{Problems, quoted};
 use super::{TtlConfig, TtlGroup};
@@ -36,20 +36,20 @@ fn groups(node: &Node, problems: &Problems) -> Vec<TtlGroup> {
         let name = fields.require("name", "the name of the group", group_name);
         let pattern = fields.require("match", "a glob such as \"product:*\"", glob);
         fields.end();
-        if let Some(name) = name {
-            let name: Arc<str> = name.into();
-            names.push((Arc::clone(&name), item.path.clone()));
-            groups.extend(pattern.map(|pattern| TtlGroup { name, pattern }));
+        if let (Some(name), Some(pattern)) = (&name, pattern) {
+            groups.push(TtlGroup { name: Arc::clone(&name.text), pattern });
         }
+        names.extend(name);
     }
     unique(&names, problems, "each group needs a name of its own");
     groups
 }
 
-fn group_name(node: &Node, problems: &Problems) -> Option<String> {
+fn group_name(node: &Node, problems: &Problems) -> Option<Name> {
     let name = fields::name(node, problems)?;
-    if matches!(name.as_str(), "all" | "other") {
-        let message = format!("{name} is taken: it stands for the keys of every or of no group");
+    if matches!(&*name.text, "all" | "other") {
+        let message =
+            format!("{} is taken: it stands for the keys of every or of no group", name.text);
         problems.add(&node.path, message);
         return None;
     }

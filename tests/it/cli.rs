@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::support::exporter::Exporter;
 use crate::support::page::Page;
+use crate::support::redis::Redis;
 use crate::support::wait_for;
 
 const FINE: i32 = 0;
@@ -126,6 +127,51 @@ fn an_address_in_use_is_one_clear_line_and_1() {
             "stampede-exporter: cannot listen on {address}: Address already in use (os error 98)\n"
         )
     );
+}
+
+#[test]
+fn ttl_and_drill_say_every_problem_of_an_address_and_end_with_2() {
+    let output = program(&["ttl", "--redis.addr", "CANARY", "--group", "x", "--group", "all=*"]);
+    assert_eq!(output.status.code(), Some(WRONG_INPUT));
+    let paths: Vec<_> = stderr(&output).lines().map(|l| l.split(' ').next().unwrap_or(l)).collect();
+    assert_eq!(paths, ["--group:", "--group:", "--redis.addr:"]);
+    assert!(!stderr(&output).contains("CANARY"), "{}", stderr(&output));
+
+    let cases: [(&[&str], &str); 4] = [
+        (&["--redis.addr", "redis://h/3"], "--redis.addr: takes no database"),
+        (&["--scenario", "meteorite"], "synchronized_expiry"),
+        (&["--rate", "0/s"], "the rate must be above 0"),
+        (&["--duration", "60"], "write a duration such as 1s or 250ms"),
+    ];
+    for (args, part) in cases {
+        let output = program(&[&["drill"], args].concat());
+        assert_eq!(output.status.code(), Some(WRONG_INPUT), "{args:?}: {output:?}");
+        assert!(stderr(&output).contains(part), "{args:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn ttl_prints_one_json_object_about_a_server() {
+    let redis = Redis::start();
+    redis.cli(&["SET", "product:1", "v", "EX", "1000"]);
+    let args = ["ttl", "--redis.addr", &redis.url(), "--group", "product=product:*", "--json"];
+    let output = program(&args);
+    assert_eq!(output.status.code(), Some(FINE), "{}", stderr(&output));
+    let look: serde_json::Value = serde_json::from_str(stdout(&output)).expect("one JSON object");
+    assert_eq!(look["groups"][0]["name"], "product", "{look}");
+    assert_eq!(stderr(&output), "", "progress is for terminals");
+}
+
+#[test]
+fn a_server_that_is_not_there_is_one_line_and_1() {
+    for verb in ["ttl", "drill"] {
+        let output = program(&[verb, "--redis.addr", "redis://127.0.0.1:1"]);
+        assert_eq!(output.status.code(), Some(FAILED), "{verb}");
+        let said = stderr(&output);
+        assert!(said.starts_with("stampede-exporter: "), "{said}");
+        assert_eq!(said.matches("Connection refused").count(), 1, "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
 }
 
 #[test]

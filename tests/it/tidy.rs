@@ -7,9 +7,9 @@ use std::path::Path;
 const DOORS: [(&str, &[&str]); 16] = [
     ("anyhow", &["src/main.rs", "src/cli.rs"]),
     ("axum", &["src/serve/"]),
-    ("clap", &["src/cli.rs"]),
+    ("clap", &["src/cli"]),
     ("flate2", &["src/backtest/"]),
-    ("humantime", &["src/config/", "src/cli.rs"]),
+    ("humantime", &["src/config/", "src/cli"]),
     ("prometheus", &["src/serve/metrics"]),
     ("redis", &["src/source/redis/", "src/drill/"]),
     ("regex", &["src/reading/"]),

@@ -1,0 +1,178 @@
+//! `drill`. The defaults are those of [`Options`].
+
+use std::fmt;
+use std::str::FromStr;
+
+use clap::Args;
+
+use super::{Command, Span};
+use crate::config::target;
+use crate::drill::{
+    Arrivals, ForeignData, Options, Output, Protection, Protections, Scenario, Target,
+};
+
+#[derive(Debug, Args)]
+pub(super) struct DrillArgs {
+    #[arg(long, value_name = "NAME", default_value = Options::default().scenario.as_str())]
+    #[arg(help = format!("What befalls the cache: {}", Scenario::ALL.map(Scenario::as_str).join(", ")))]
+    scenario: Scenario,
+
+    #[arg(long = "protection", value_name = "NAME[+NAME]", default_value = "none")]
+    #[arg(help = format!(
+        "What protects it, several joined with +; given again, one run for each: none, {}",
+        Protection::ALL.map(Protection::as_str).join(", ")
+    ))]
+    protections: Vec<Protections>,
+
+    /// Drill on this server instead of a private one
+    #[arg(id = "redis", long = "redis.addr", value_name = "URL")]
+    redis: Option<String>,
+
+    /// Drill there although it holds other data; only keys of the drill's own are written
+    #[arg(long = "yes-this-server", requires = "redis")]
+    yes_this_server: bool,
+
+    /// Requests a second
+    #[arg(long, value_name = "N/s", default_value_t = Rate(Options::default().rate))]
+    rate: Rate,
+
+    /// Requests come evenly instead of at random
+    #[arg(long = "even")]
+    even: bool,
+
+    /// Keys that exist
+    #[arg(long, value_name = "N", default_value_t = Options::default().keys)]
+    keys: u32,
+
+    /// Exponent of Zipf's law over the keys; 0 makes all equally popular
+    #[arg(long, value_name = "X", default_value_t = Options::default().zipf)]
+    zipf: f64,
+
+    /// Share of the requests for the hot key, in the scenario hot_key
+    #[arg(long = "hot-share", value_name = "X", default_value_t = Options::default().hot_share)]
+    hot_share: f64,
+
+    /// Time of load
+    #[arg(long, value_name = "D", default_value_t = Span(Options::default().duration))]
+    duration: Span,
+
+    /// Life of an entry
+    #[arg(long, value_name = "D", default_value_t = Span(Options::default().ttl))]
+    ttl: Span,
+
+    /// Time of one load at the backend
+    #[arg(long = "load-time", value_name = "D", default_value_t = Span(Options::default().load_time))]
+    load_time: Span,
+
+    /// Time of a load of the hot key, if it is another one
+    #[arg(long = "hot-load-time", value_name = "D")]
+    hot_load_time: Option<Span>,
+
+    /// Loads at once at the backend
+    #[arg(long, value_name = "N", default_value_t = Options::default().pool)]
+    pool: usize,
+
+    /// Loads that may wait for a place in the pool
+    #[arg(long, value_name = "N", default_value_t = Options::default().queue)]
+    queue: usize,
+
+    /// Bytes of a value
+    #[arg(long = "value-bytes", value_name = "N", default_value_t = Options::default().value_bytes)]
+    value_bytes: usize,
+
+    /// Processes of the service
+    #[arg(long, value_name = "N", default_value_t = Options::default().processes)]
+    processes: usize,
+
+    /// Life of a lock [default: three loads]
+    #[arg(long = "lock-ttl", value_name = "D")]
+    lock_ttl: Option<Span>,
+
+    /// How early xfetch and xfetch_linear refresh: 1 is the published choice, more is earlier
+    #[arg(long, value_name = "X", default_value_t = Options::default().beta)]
+    beta: f64,
+
+    /// Share by which jitter lengthens or shortens a life
+    #[arg(long, value_name = "X", default_value_t = Options::default().jitter)]
+    jitter: f64,
+
+    /// How long stale_while_revalidate serves old values
+    #[arg(long, value_name = "D", default_value_t = Span(Options::default().grace))]
+    grace: Span,
+
+    /// Loads at once that bulkhead allows a process [default: its share of the pool]
+    #[arg(long, value_name = "N")]
+    bulkhead: Option<usize>,
+
+    /// The same seed gives the same requests
+    #[arg(long, value_name = "N", default_value_t = Options::default().seed)]
+    seed: u64,
+
+    /// One JSON object at the end of each run instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+impl DrillArgs {
+    /// The drill, or what is wrong with it.
+    pub(super) fn command(self) -> Result<Command, String> {
+        let target = match self.redis {
+            None => Target::Private,
+            Some(redis) => {
+                let (server, _) =
+                    target(&redis, &[]).map_err(|problems| format!("{problems}\n"))?;
+                let foreign =
+                    if self.yes_this_server { ForeignData::Accept } else { ForeignData::Refuse };
+                Target::Given { server, foreign }
+            }
+        };
+        let options = Options {
+            scenario: self.scenario,
+            protections: self.protections,
+            target,
+            rate: self.rate.0,
+            arrivals: if self.even { Arrivals::Constant } else { Arrivals::Poisson },
+            keys: self.keys,
+            zipf: self.zipf,
+            hot_share: self.hot_share,
+            duration: self.duration.0,
+            ttl: self.ttl.0,
+            load_time: self.load_time.0,
+            hot_load_time: self.hot_load_time.map(|span| span.0),
+            pool: self.pool,
+            queue: self.queue,
+            value_bytes: self.value_bytes,
+            processes: self.processes,
+            lock_ttl: self.lock_ttl.map(|span| span.0),
+            beta: self.beta,
+            jitter: self.jitter,
+            grace: self.grace.0,
+            bulkhead: self.bulkhead,
+            seed: self.seed,
+            output: if self.json { Output::Json } else { Output::Text },
+        };
+        options.check().map_err(|problem| format!("{problem}\n"))?;
+        Ok(Command::Drill(options))
+    }
+}
+
+/// Requests a second, written with or without `/s`.
+#[derive(Debug, Clone, Copy)]
+struct Rate(f64);
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Rate, String> {
+        let number = text.strip_suffix("/s").unwrap_or(text).parse();
+        number
+            .map(Rate)
+            .map_err(|_| "write a number of requests a second such as 2000/s".to_owned())
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/s", self.0)
+    }
+}
