@@ -2,6 +2,7 @@
 
 mod api;
 mod http;
+mod live;
 mod metrics;
 mod page;
 mod server;
