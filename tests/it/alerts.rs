@@ -95,6 +95,11 @@ fn promtool_accepts_the_rules() {
 }
 
 #[test]
+fn promtool_accepts_the_scrape_configuration() {
+    promtool(&["check", "config", "--syntax-only"], &files("deploy", "yml"));
+}
+
+#[test]
 fn the_unit_tests_of_the_rules_pass() {
     promtool(&["test", "rules"], &files("tests/alerts", "yml"));
 }
