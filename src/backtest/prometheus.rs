@@ -116,8 +116,6 @@ type Points = Vec<Vec<(usize, f64)>>;
 
 impl PrometheusReader {
     pub(super) fn open(range: &Range) -> Result<PrometheusReader, PrometheusError> {
-        let base = range.url.0.trim_end_matches('/');
-        let url = reqwest::Url::parse(&format!("{base}/api/v1/query_range"));
         let replaced = |column| range.queries.iter().any(|(other, _)| *other == column);
         let defaults = DEFAULTS.iter().filter(|(column, ..)| !replaced(*column));
         let defaults =
@@ -129,7 +127,7 @@ impl PrometheusReader {
         Ok(PrometheusReader {
             runtime: tokio::runtime::Builder::new_current_thread().enable_all().build()?,
             client: http_client(&range.url, TIMEOUT)?,
-            url: url.map_err(|_| PrometheusError::Address)?,
+            url: query_range(range).ok_or(PrometheusError::Address)?,
             queries: defaults.chain(given).collect(),
             range: range.clone(),
             scraped,
@@ -306,6 +304,13 @@ fn fill(
         // The time is the point's own, and the lookups of a server are the only ones here.
         Column::Time | Column::RedisHits | Column::RedisMisses => {}
     }
+}
+
+/// The address of the queries below the server's own, which may have a path and a query.
+fn query_range(range: &Range) -> Option<reqwest::Url> {
+    let mut url = reqwest::Url::parse(&range.url.0).ok()?;
+    url.path_segments_mut().ok()?.pop_if_empty().extend(["api", "v1", "query_range"]);
+    Some(url)
 }
 
 /// A series by its name, with its own matchers and the user's.

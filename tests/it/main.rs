@@ -5,6 +5,10 @@
 mod app;
 // The presets against pages of the libraries they are for.
 mod presets;
+// Recorded traces, written and read back.
+mod trace;
+// History replayed through the detector.
+mod backtest;
 // Helpers: real servers, real processes, waiting for conditions.
 mod support;
 // Configuration files: what good ones mean, what is said about bad ones.

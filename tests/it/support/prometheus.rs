@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 
 use super::redis::free_port;
-use super::{PATIENCE, wait_for};
+use super::{PATIENCE, run, wait_for};
 
 /// A Prometheus of the test's own that scrapes every second, killed when dropped.
 pub struct Prometheus {
@@ -30,6 +30,25 @@ impl Prometheus {
         let file = dir.path().join("prometheus.yml");
         std::fs::write(&file, config).expect("the configuration is written");
         std::fs::write(dir.path().join("rules.yml"), rules).expect("the rules are written");
+        Prometheus::spawn(dir)
+    }
+
+    /// Scrapes nothing and holds the samples of an OpenMetrics text with timestamps.
+    pub fn with_history(text: &str) -> Prometheus {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let (samples, data) = (dir.path().join("samples.txt"), dir.path().join("data"));
+        std::fs::write(&samples, text).expect("the samples are written");
+        std::fs::write(dir.path().join("prometheus.yml"), "")
+            .expect("the configuration is written");
+        let paths = [&samples, &data].map(|path| path.display().to_string());
+        let [samples, data] = [&paths[0], &paths[1]];
+        let made = run("promtool", &["tsdb", "create-blocks-from", "openmetrics", samples, data]);
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        Prometheus::spawn(dir)
+    }
+
+    fn spawn(dir: tempfile::TempDir) -> Prometheus {
+        let file = dir.path().join("prometheus.yml");
         let port = free_port();
         let child = Command::new("prometheus")
             .arg(format!("--config.file={}", file.display()))

@@ -1,0 +1,53 @@
+//! Traces that are recorded, and read back.
+
+use stampede_exporter::reading::{BySource, Lookups, Reach, Reading};
+use stampede_exporter::trace::{Recorder, TraceReader};
+
+#[test]
+fn what_is_recorded_is_read_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let lookups = |n| Some(Lookups { hits: n, misses: n / 8.0 });
+    let known = Reading {
+        time: 1_700_000_000.125,
+        lookups: BySource { redis: lookups(1e9), app: lookups(123.0) },
+        expired: Some(1.0),
+        evicted: Some(2.0),
+        errors: Some(3.0),
+        not_found: Some(4.0),
+        loads: Some(5.0),
+        coalesced: Some(6.0),
+        lock_acquired: Some(7.0),
+        lock_failed: Some(8.0),
+        flushes: Some(9.0),
+        keys: Some(1e16),
+        uptime: Some(11.0),
+        latency_p50: Some(0.0125),
+        latency_p99: Some(1.0 / 3.0),
+        due_ratio: Some(14.5),
+        hot_key_share: Some(0.75),
+        reach: Reach::Loading,
+    };
+    let unknown = Reading { time: 1_700_000_001.0, ..Reading::default() };
+    for apps in [true, false] {
+        let start = if apps { 1.0 } else { 2.0 };
+        let mut recorder = Recorder::create(&dir.path().join("new"), "a/b", start, apps).unwrap();
+        recorder.record(&known).unwrap();
+        recorder.record(&unknown).unwrap();
+        let mut reader = TraceReader::open(recorder.path()).unwrap();
+        let mut right = known.clone();
+        if !apps {
+            right.lookups.app = None;
+        }
+        assert_eq!(reader.next().unwrap(), Some(Ok(right)));
+        assert_eq!(reader.next().unwrap(), Some(Ok(unknown.clone())));
+        assert_eq!(reader.next().unwrap(), None);
+    }
+}
+
+#[test]
+fn no_recording_is_overwritten_or_leaves_the_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = Recorder::create(dir.path(), "../x y", 7.5, false).unwrap();
+    assert_eq!(first.path(), dir.path().join("-x-y-7.csv"));
+    assert!(Recorder::create(dir.path(), "../x y", 7.9, false).is_err());
+}
