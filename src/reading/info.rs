@@ -58,6 +58,17 @@ impl Info {
         *self == Info::default()
     }
 
+    /// Takes over from an earlier text of the same server what a short one does not repeat. Calls of
+    /// commands are not: they would be taken for those of now.
+    pub fn keep_from(&mut self, earlier: &Info) {
+        self.loading = self.loading.or(earlier.loading);
+        self.used_memory = self.used_memory.or(earlier.used_memory);
+        self.maxmemory = self.maxmemory.or(earlier.maxmemory);
+        if self.maxmemory_policy.is_none() {
+            self.maxmemory_policy.clone_from(&earlier.maxmemory_policy);
+        }
+    }
+
     /// Keys over all databases whose line could be read; `None` when nothing is known.
     pub fn keys(&self) -> Option<f64> {
         self.keyspace.as_ref()?.keys()

@@ -35,6 +35,7 @@ impl Says {
     fn info(self) -> Info {
         let mut text = format!("keyspace_hits:{}\nkeyspace_misses:{}\n", self.hits, self.misses);
         text += &format!("expired_keys:{}\nevicted_keys:0\n", self.expired);
+        text += &format!("total_commands_processed:{}\n", self.hits + self.misses);
         text += &format!("uptime_in_seconds:{}\nrole:{}\n", self.uptime, self.role);
         if self.run_id != 0 {
             text += &format!("run_id:{}\n", self.run_id);
@@ -144,6 +145,57 @@ fn resetstat_is_seen_though_the_counters_are_past_their_old_values() {
 }
 
 #[test]
+fn a_reset_that_is_seen_late_counts_and_invents_nothing() {
+    let before = Says { hits: 100, misses: 10, expired: 0, ..OLD };
+    // Two polls without command statistics: what they show may be the rise of one or the other.
+    let first = Says { hits: 300, misses: 20, calls: None, ..before.later(0, 0) };
+    let second = first.later(50, 5);
+    let third = Says { calls: Some((2, 1, 1)), ..second.later(7, 3) };
+    let counters = after(&[before, first, second, third, third.later(1, 1)]);
+    assert_eq!(lookups(&counters), (258.0, 19.0)); // 200 + 50 + 7 + 1 and 10 + 5 + 3 + 1
+    assert_eq!((counters.flushes(), resets(&counters)), (Some(1.0), [0, 1, 0, 0]));
+}
+
+#[test]
+fn flushes_are_counted_over_polls_that_do_not_show_them() {
+    let short = Says { calls: None, ..OLD.later(1, 1) };
+    let long = Says { calls: Some((403, 0, 5)), ..short.later(1, 1) };
+    let counters = after(&[OLD, short, short.later(1, 1), long]);
+    assert_eq!((counters.flushes(), resets(&counters)), (Some(3.0), [0; 4]));
+}
+
+#[test]
+fn a_short_answer_is_enough_while_nothing_is_out_of_the_ordinary() {
+    let quiet = Says { calls: None, ..OLD.later(1000, 50) };
+    let usual = quiet.later(1000, 50);
+    let mut counters = NodeCounters::default();
+    let info = |says: Says, keys: u64, commands: u64| {
+        let mut info = says.info();
+        info.counters.commands = Some(commands as f64);
+        info.keyspace = parse(format!("db0:keys={keys},expires=0").as_bytes()).0.keyspace;
+        info
+    };
+    let first = info(OLD, 1000, 10_000);
+    assert!(counters.wants_more(0.0, &first), "nothing is known yet");
+    counters.observe(0.0, &first, NO_OWN);
+    let second = info(quiet, 1000, 11_000);
+    assert!(counters.wants_more(1.0, &second), "nobody knows what is usual");
+    counters.observe(1.0, &second, NO_OWN);
+
+    assert!(!counters.wants_more(2.0, &info(usual, 1000, 12_000)));
+    assert!(!counters.wants_more(2.0, &info(usual, 901, 12_000)), "some keys are deleted");
+    assert!(counters.wants_more(2.0, &info(usual, 899, 12_000)), "many keys are gone");
+    let expired = Says { expired: usual.expired + 200, ..usual };
+    assert!(!counters.wants_more(2.0, &info(expired, 800, 12_000)), "their time was up");
+    assert!(counters.wants_more(2.0, &info(usual, 1000, 14_000)), "much busier");
+    let missing = Says { misses: usual.misses + 100, ..usual };
+    assert!(counters.wants_more(2.0, &info(missing, 1000, 12_000)), "many more misses");
+    assert!(counters.wants_more(2.0, &info(usual, 1000, 10_999)), "a counter fell");
+    let other = Says { run_id: 2, ..usual };
+    assert!(counters.wants_more(2.0, &info(other, 1000, 12_000)), "another process");
+}
+
+#[test]
 fn a_reset_without_proof_for_the_lookups_is_a_gap() {
     // Before 7.0 the statistics do not name RESETSTAT, and it may have left some counters alone.
     let before = Says { hits: 100, misses: 10, ..OLD };
@@ -246,6 +298,7 @@ fn commands_that_were_cut_off_make_a_gap() {
 /// Two servers that live through anything; whatever we add up must have happened.
 #[test]
 fn nothing_is_invented_whatever_happens() {
+    let mut short_ones = 0;
     for seed in 0..300 {
         let mut random = StdRng::seed_from_u64(seed);
         let mut run_ids = 1..;
@@ -286,7 +339,12 @@ fn nothing_is_invented_whatever_happens() {
                 3 => continue,
                 _ => {}
             }
-            counters.observe(f64::from(second), &servers[which].info(), own);
+            let says = servers[which];
+            let short = Says { calls: None, ..says };
+            let enough = !counters.wants_more(f64::from(second), &short.info());
+            let says = if enough && random.random_bool(0.9) { short } else { says };
+            short_ones += u32::from(says.calls.is_none());
+            counters.observe(f64::from(second), &says.info(), own);
             if let Some((info, _, _)) = &mut servers[which].calls {
                 *info += 1;
             }
@@ -300,4 +358,5 @@ fn nothing_is_invented_whatever_happens() {
         }
         assert!(before > 0.5 * happened as f64 / 2.0, "seed {seed}: {before} of {happened}");
     }
+    assert!(short_ones > 10_000, "{short_ones} of 60000 polls were short ones");
 }

@@ -8,6 +8,8 @@ mod connection;
 mod error;
 mod node;
 mod probe;
+mod questions;
+mod retry;
 mod sampler;
 mod tls;
 

@@ -4,15 +4,15 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
-
 use super::connect::{self, Phase};
 use super::connection::Connection;
 use super::error::{PollError, PollErrorKind};
+use super::questions::{Answer, Questions};
+use super::retry::Retry;
 use crate::clock::Clock;
 use crate::config::RedisConfig;
 use crate::reading::Reach;
-use crate::reading::info::{self, Info, InfoProblem, InfoProblemKind};
+use crate::reading::info::{Info, InfoProblem, InfoProblemKind};
 use crate::signal::counters::{NodeCounters, OwnLookups, ResetReason};
 use crate::snapshot::NodeState;
 
@@ -30,7 +30,7 @@ pub struct Node {
     timeout: Duration,
     clock: Clock,
     connection: Option<Connection>,
-    form: InfoForm,
+    questions: Questions,
     retry: Retry,
     health: Health,
     last_success: Option<f64>,
@@ -51,7 +51,7 @@ impl Node {
             timeout,
             clock,
             connection: None,
-            form: InfoForm::Sections,
+            questions: Questions::default(),
             retry: Retry::default(),
             health: Health::Unknown,
             last_success: None,
@@ -81,8 +81,8 @@ impl Node {
             return Err(PollError::new(kind, "not tried again yet after a failure"));
         }
         match self.try_poll().await {
-            Ok(text) => {
-                self.take_in(&text);
+            Ok(answer) => {
+                self.take_in(answer);
                 Ok(())
             }
             Err(error) => {
@@ -160,7 +160,7 @@ impl Node {
 
     /// One poll within the deadline. A kept connection may have been closed since the last poll
     /// without anything being wrong, so that alone is tried once more on a new one.
-    async fn try_poll(&mut self) -> Result<Vec<u8>, PollError> {
+    async fn try_poll(&mut self) -> Result<Answer, PollError> {
         let timeout = self.timeout;
         let mut phase = Phase::default();
         let attempts = async {
@@ -183,32 +183,32 @@ impl Node {
         }
     }
 
-    /// Asks for `INFO`, in a simpler form where the server does not take the question.
-    async fn ask(&mut self, phase: &mut Phase) -> Result<Vec<u8>, PollError> {
+    /// Asks for `INFO`: the short question while it tells enough, else the full one.
+    async fn ask(&mut self, phase: &mut Phase) -> Result<Answer, PollError> {
         let connection = match &mut self.connection {
             Some(connection) => connection,
             none => {
-                self.form = InfoForm::Sections;
+                self.questions = Questions::default();
                 none.insert(connect::connect(&self.config, self.timeout, phase).await?)
             }
         };
         *phase = Phase::Asking;
-        loop {
-            let answer = connection.ask(&self.form.command()).await?;
-            let (text, simpler) = (text(answer), self.form.simpler());
-            match (text, simpler) {
-                (Ok(text), Some(simpler)) if info::parse(&text).0.is_empty() => self.form = simpler,
-                (Err(error), Some(simpler)) if error.kind() == PollErrorKind::Protocol => {
-                    self.form = simpler;
-                }
-                (text, _) => return text,
+        let now = self.clock.now();
+        let loading = self.info.as_ref().is_none_or(|info| info.loading == Some(true));
+        if !loading && self.questions.may_be_short(now) {
+            let (info, problems) = self.questions.ask_shortly(connection).await?;
+            if !info.is_empty() && !self.counters.wants_more(now, &info) {
+                return Ok((info, problems));
             }
         }
+        self.questions.ask_fully(connection, now).await
     }
 
-    fn take_in(&mut self, text: &[u8]) {
+    fn take_in(&mut self, (mut info, problems): Answer) {
         let now = self.clock.now();
-        let (info, problems) = info::parse(text);
+        if let Some(before) = &self.info {
+            info.keep_from(before);
+        }
         for problem in problems {
             if self.problems.len() < REMEMBERED_PROBLEMS && !self.problems.contains(&problem) {
                 let InfoProblem { kind, field } = &problem;
@@ -269,86 +269,4 @@ enum Health {
     Unknown,
     Up,
     Down(PollErrorKind),
-}
-
-/// How `INFO` is asked. Every connection starts with the first form that the server may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum InfoForm {
-    /// The sections that are read, from Redis 7.0 on.
-    Sections,
-    /// Everything, for the command statistics that the default leaves out.
-    All,
-    /// Whatever the server gives.
-    Plain,
-}
-
-impl InfoForm {
-    fn command(self) -> redis::Cmd {
-        let mut command = redis::cmd("INFO");
-        match self {
-            InfoForm::Sections => {
-                for section in
-                    ["server", "memory", "persistence", "stats", "replication", "commandstats"]
-                {
-                    command.arg(section);
-                }
-                command.arg("keyspace");
-            }
-            InfoForm::All => {
-                command.arg("all");
-            }
-            InfoForm::Plain => {}
-        }
-        command
-    }
-
-    fn simpler(self) -> Option<InfoForm> {
-        match self {
-            InfoForm::Sections => Some(InfoForm::All),
-            InfoForm::All => Some(InfoForm::Plain),
-            InfoForm::Plain => None,
-        }
-    }
-}
-
-/// The text of an answer to `INFO`: a bulk string, under RESP3 a verbatim one.
-fn text(answer: Value) -> Result<Vec<u8>, PollError> {
-    match answer {
-        Value::BulkString(bytes) => Ok(bytes),
-        Value::VerbatimString { text, .. } | Value::SimpleString(text) => Ok(text.into_bytes()),
-        Value::ServerError(error) => Err(PollError::replied(error)),
-        _ => Err(PollError::new(PollErrorKind::Protocol, "the answer to INFO is not a text")),
-    }
-}
-
-/// The pause after failures: none after the first, then longer and longer.
-#[derive(Debug, Default)]
-struct Retry {
-    failures: u32,
-    not_before: f64,
-    kind: Option<PollErrorKind>,
-}
-
-impl Retry {
-    /// The pause after the second failure in a row, seconds; it doubles with each further one.
-    const FIRST_PAUSE: f64 = 0.1;
-
-    /// The longest pause, seconds. It is shorter than the usual time between polls, so that a
-    /// server that is back is seen at the next poll, and longer than the shortest, so that ten
-    /// polls a second are not ten attempts to connect.
-    const LONGEST_PAUSE: f64 = 0.9;
-
-    /// The reason to wait for, while a pause lasts.
-    fn waits_for(&self, now: f64) -> Option<PollErrorKind> {
-        self.kind.filter(|_| now < self.not_before)
-    }
-
-    fn failed(&mut self, now: f64, kind: PollErrorKind) {
-        let doubled = Retry::FIRST_PAUSE * f64::from(self.failures.saturating_sub(1)).exp2();
-        let pause = if self.failures == 0 { 0.0 } else { doubled.min(Retry::LONGEST_PAUSE) };
-        // Jitter spreads those who watch the same server and lost it together.
-        self.not_before = now + pause * rand::random_range(0.5..=1.0);
-        self.failures = self.failures.saturating_add(1);
-        self.kind = Some(kind);
-    }
 }

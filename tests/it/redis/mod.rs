@@ -103,14 +103,19 @@ async fn resetstat_is_no_spike_and_no_gap() {
     redis.cli(&["GET", "a"]);
     node.poll().await.unwrap();
     assert_eq!((lookups(&node), resets(&node)), ((1.0, 0.0), [0, 1, 0, 0]));
-    // Reset again, and past the old values before the next poll.
+    // Reset again, and past the old values before the next poll: seen at once or, since nothing fell,
+    // the next time that the command statistics are asked for.
     redis.cli(&["CONFIG", "RESETSTAT"]);
     redis.cli(&["MGET", "a", "a", "a", "a", "b", "c"]);
-    node.poll().await.unwrap();
-    assert_eq!((lookups(&node), resets(&node)), ((5.0, 2.0), [0, 2, 0, 0]));
+    for _ in 0..10 {
+        node.poll().await.unwrap();
+    }
+    assert_eq!(resets(&node), [0, 2, 0, 0]);
+    let (hits, misses) = lookups(&node);
+    assert!((4.0..=5.0).contains(&hits) && misses == 2.0, "{hits} hits, {misses} misses");
     redis.cli(&["GET", "a"]);
     node.poll().await.unwrap();
-    assert_eq!((lookups(&node), resets(&node)), ((6.0, 2.0), [0, 2, 0, 0]));
+    assert_eq!((lookups(&node), resets(&node)), ((hits + 1.0, misses), [0, 2, 0, 0]));
 }
 
 #[tokio::test]
@@ -164,13 +169,15 @@ async fn two_servers_behind_one_address_are_noticed_and_make_no_spike() {
     assert_eq!((lookups(&node), resets(&node)), ((0.0, 0.0), [0, 0, 5, 0]));
     assert_eq!(node.counters().interval(), Interval::Dropped);
     // A proxy that keeps the connection for a while: polls of one server in a row count.
-    let proxy = Fake::in_turn(vec![few.port, many.port], 3);
+    let proxy = Fake::in_turn(vec![few.port, many.port], 6);
     let mut node = self::node(&config(proxy.port));
-    for _ in 0..6 {
+    for _ in 0..10 {
         node.poll().await.unwrap();
         few.cli(&["GET", "a"]);
     }
-    assert_eq!((lookups(&node), resets(&node)), ((0.0, 2.0), [0, 0, 1, 0]));
+    let ([restarts, resetstats, node_changes, _], (hits, misses)) = (resets(&node), lookups(&node));
+    assert_eq!((restarts, resetstats, hits), (0, 0, 0.0));
+    assert!(node_changes >= 1 && (1.0..=9.0).contains(&misses), "{node_changes}, {misses}");
 }
 
 #[tokio::test]
