@@ -45,3 +45,5 @@ mod detector;
 mod protections;
 // The whole product under real load.
 mod live;
+// What expires when, in a model: rates of coverage, false waves and waves found, over seeds.
+mod ttl_model;

@@ -156,7 +156,7 @@ impl Estimator {
             due: DUE_WINDOWS.map(|(window, _)| mass.estimate(due(&all.parts, window))),
             smallest_wave: smallest_wave(&mass, &all.parts, FALSE_WAVE / views.len() as f64),
             due_ratio: due_ratio(now, &all.parts, &every),
-            waves,
+            waves: told_once(&waves),
             keys: mass.keys,
             without_ttl: mass.persistent,
             sample_keys: mass.used,
@@ -211,27 +211,39 @@ impl Estimator {
         waves
     }
 
-    /// The announced waves with their sizes, soonest first; a wave of all groups together only
-    /// where no group has most of it.
+    /// The announced waves of every view with their sizes, soonest first.
     fn waves(&self, now: f64, mass: &Mass, views: &[View]) -> Vec<Wave> {
         let mut waves: Vec<Wave> = Vec::new();
         for announced in &self.announced {
             let Some(view) = views.iter().find(|v| v.group == announced.group) else { continue };
             let wave = measure(now, mass, view, announced);
-            let explained = announced.group.is_none()
-                && waves.iter().any(|w| {
-                    w.start <= wave.end + 1.0
-                        && w.end >= wave.start - 1.0
-                        && w.keys.value >= wave.keys.value / 2.0
-                });
-            if wave.keys.value > 0.0 && !explained {
+            if wave.keys.value > 0.0 {
                 waves.push(wave);
             }
         }
         waves.sort_by(|a, b| a.start.total_cmp(&b.start));
-        waves.truncate(wave::MAX_WAVES);
         waves
     }
+}
+
+/// Each wave once: under its group's name where one group has most of it, or else under
+/// [`ALL_GROUP`].
+fn told_once(waves: &[Wave]) -> Vec<Wave> {
+    let most_of = |wave: &Wave, all: &Wave| {
+        let together = wave.start <= all.end + 1.0 && wave.end >= all.start - 1.0;
+        (together, together && wave.keys.value >= all.keys.value / 2.0)
+    };
+    let (all, of_groups): (Vec<&Wave>, Vec<&Wave>) =
+        waves.iter().partition(|w| &*w.group == ALL_GROUP);
+    let explained = |all: &Wave| of_groups.iter().any(|w| most_of(w, all).1);
+    let told = waves.iter().filter(|wave| {
+        if &*wave.group == ALL_GROUP {
+            !explained(wave)
+        } else {
+            !all.iter().any(|a| most_of(wave, a).0 && !explained(a))
+        }
+    });
+    told.take(wave::MAX_WAVES).cloned().collect()
 }
 
 /// One group's parts, sorted by remaining TTL.

@@ -72,12 +72,17 @@ impl Mass {
             let without = space.keys - space.volatile;
             mass.persistent += without;
             persistent_variance += stratum(without, persistent);
+            let mut seen = vec![0.0; groups];
             for kept in rows.iter().filter(|k| k.drawn.deadline.is_none()) {
-                add(&mut mass.without_ttl, kept.drawn.group, without / persistent);
+                add(&mut seen, kept.drawn.group, 1.0);
             }
             if persistent == 0.0 {
                 // None was seen, so no group is known for them.
                 add(&mut mass.without_ttl, groups.saturating_sub(1) as u16, without);
+                continue;
+            }
+            for (keys, seen) in mass.without_ttl.iter_mut().zip(seen) {
+                *keys += without * (seen / persistent);
             }
         }
         mass.volatile_n = mass.volatile * mass.volatile / volatile_variance;
