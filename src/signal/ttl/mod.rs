@@ -56,8 +56,8 @@ pub struct TtlPicture {
     /// deadlines: smaller ones stay unseen. `None` where nothing has a deadline.
     pub smallest_wave: Option<f64>,
     /// Keys due in the coming second over the mean rate; `None` where nothing has a deadline. It
-    /// follows single seconds only inside a wave and is smoothed outside, so that the noise of a
-    /// small sample is no evidence.
+    /// is a wave's [`Wave::clustering_ratio`] while one breaks, and smoothed otherwise, so that
+    /// the noise of a small sample is no evidence.
     pub due_ratio: Option<f64>,
     /// Keys in the databases, as the server says.
     pub keys: f64,
@@ -153,6 +153,8 @@ pub struct Wave {
     pub group_share: f64,
     /// Keys of its highest second over all keys of the cache, 0 to 1.
     pub space_share: Estimate,
+    /// Its highest second over the mean rate of its group, as far ahead as it was first seen.
+    pub clustering_ratio: f64,
     /// Unix seconds when it was first seen, so that the lead time is known.
     pub announced: f64,
 }

@@ -18,6 +18,10 @@ pub(super) const WINDOWS: [f64; 3] = [1.0, 5.0, 30.0];
 /// How far to each side the local mean reaches, seconds.
 const SIDE: f64 = 60.0;
 
+/// How far to each side a window's own surroundings reach, in widths of the window: against these
+/// it must stand out by [`MIN_RATIO`], too, or it is a piece of something wider.
+const NEAR: f64 = 3.0;
+
 /// A wave is at least this many times as dense as the denser of its two sides: with tens of
 /// thousands of sampled keys an unevenness of a few percent is significant and harmless.
 const MIN_RATIO: f64 = 2.0;
@@ -119,7 +123,9 @@ fn pass(times: &[f64], level: f64) -> Vec<Candidate> {
 #[derive(Debug, Default)]
 struct Sides {
     before: usize,
+    near_before: usize,
     end: usize,
+    near_after: usize,
     after: usize,
 }
 
@@ -128,10 +134,18 @@ impl Sides {
         let skip = |from: usize, past: &dyn Fn(f64) -> bool| {
             from + times.get(from..).unwrap_or_default().iter().take_while(|t| past(**t)).count()
         };
+        let near = near(width);
         self.before = skip(self.before, &|t| t < start - SIDE);
+        self.near_before = skip(self.near_before, &|t| t < start - near);
         self.end = skip(self.end, &|t| t <= start + width);
+        self.near_after = skip(self.near_after.max(self.end), &|t| t <= start + width + near);
         self.after = skip(self.after.max(self.end), &|t| t <= start + width + SIDE);
     }
+}
+
+/// The length of a window's own surroundings to each side, seconds.
+fn near(width: f64) -> f64 {
+    (NEAR * width).min(SIDE)
 }
 
 /// Whether the window that starts with `times[first]` stands out.
@@ -155,7 +169,10 @@ fn judge(
     let before = (first - sides.before) as f64;
     let after = (sides.after - sides.end) as f64;
     let expected = (before / before_length).max(after / SIDE) * width;
-    if others < MIN_RATIO * expected {
+    let near_before = (first - sides.near_before) as f64 / near(width).min(from);
+    let near_after = (sides.near_after - sides.end) as f64 / near(width);
+    let surroundings = near_before.max(near_after) * width;
+    if others < MIN_RATIO * expected.max(surroundings) {
         return None;
     }
     let before_share = width / (width + before_length);
@@ -269,6 +286,18 @@ mod tests {
         assert_eq!(waves.len(), 2, "{waves:?}");
         assert!(waves[0].from >= 1799.0 && waves[0].to <= 1801.5, "{waves:?}");
         assert!(waves[1].from >= 1819.0 && waves[1].to <= 1821.5, "{waves:?}");
+    }
+
+    /// A TTL of two minutes with 10 % of jitter, and nothing else: one stretch, which the caller may judge
+    /// by its width, and no second or five of it by themselves.
+    #[test]
+    fn a_jittered_cohort_is_one_wide_stretch() {
+        let times: Vec<f64> = (0..600).map(|i| 108.0 + f64::from(i * 7919 % 600) * 0.04).collect();
+        let mut times = times;
+        times.sort_by(f64::total_cmp);
+        let waves = scan(&times, 1e-3);
+        assert_eq!(waves.len(), 1, "{waves:?}");
+        assert!(waves[0].to - waves[0].from > 23.0, "{waves:?}");
     }
 
     /// A second that lies at the very edge of now has no side before it to compare with.
