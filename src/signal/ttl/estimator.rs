@@ -26,8 +26,9 @@ const JITTERED: f64 = 0.05;
 /// A wave of one second is one however near it is.
 const ALWAYS_NARROW: f64 = 1.0;
 
-/// The forecast looks at most this far ahead, seconds: what is later has time to be written again.
-const HORIZON: f64 = 3600.0;
+/// What is due now counts at most as this many times the mean outside waves: it is uneven, and no
+/// evidence that something breaks.
+const CALM: f64 = 1.5;
 
 /// The shortest horizon for the mean rate, seconds; a space that runs out sooner is one wave.
 const MIN_HORIZON: f64 = 10.0;
@@ -284,7 +285,7 @@ fn measure(now: f64, mass: &Mass, view: &View, announced: &Announced) -> Wave {
     let second = inside.get(start..start + length).unwrap_or_default();
     let peak = mass.estimate(second.iter().filter(|p| p.seen));
     let group_keys: f64 = view.parts.iter().map(|p| p.keys).sum();
-    let ratio = mean_rate(&view.parts).map_or(0.0, |(mean, _)| peak.value / mean);
+    let ratio = mean_rate(&view.parts).map_or(0.0, |mean| peak.value / mean.keys);
     Wave {
         group: Arc::clone(&view.name),
         start: announced.start,
@@ -327,11 +328,10 @@ fn group_ttl(mass: &Mass, view: &View, without_ttl: f64) -> GroupTtl {
 /// The highest second ahead: a wave's if there is one, or else the densest stretch that is long
 /// enough to hold more than noise.
 fn forecast(now: f64, mass: &Mass, parts: &[Part], waves: &[&Wave]) -> Forecast {
-    let Some((mean, horizon)) = mean_rate(parts) else { return Forecast::default() };
-    let width = smooth_width(parts, horizon);
-    let ahead = within(parts, 0.0, horizon);
-    let (start, length) = densest(ahead, width);
-    let stretch = ahead.get(start..start + length).unwrap_or_default();
+    let Some(mean) = mean_rate(parts) else { return Forecast::default() };
+    let width = smooth_width(parts, mean);
+    let (start, length) = densest(parts, width);
+    let stretch = parts.get(start..start + length).unwrap_or_default();
     let calm = mass.estimate(stretch.iter()).times(1.0 / width);
     let calm_in = stretch.first().map(|p| p.left);
     let highest = waves
@@ -343,7 +343,7 @@ fn forecast(now: f64, mass: &Mass, parts: &[Part], waves: &[&Wave]) -> Forecast 
             let starts_in = Some((wave.start - now).max(0.0));
             (wave.peak_keys_per_second, starts_in, wave.clustering_ratio)
         }
-        _ => (calm, calm_in, calm.value / mean),
+        _ => (calm, calm_in, calm.value / mean.keys),
     };
     Forecast {
         peak_keys_per_second: Some(peak.value),
@@ -355,33 +355,57 @@ fn forecast(now: f64, mass: &Mass, parts: &[Part], waves: &[&Wave]) -> Forecast 
 
 /// Keys due in the coming second over the mean rate.
 fn due_ratio(now: f64, parts: &[Part], waves: &[&Wave]) -> Option<f64> {
-    let (mean, horizon) = mean_rate(parts)?;
+    let mean = mean_rate(parts)?;
     let breaking = waves.iter().filter(|w| w.start <= now + 1.0 && w.end >= now);
-    let width = smooth_width(parts, horizon);
+    let width = smooth_width(parts, mean);
     let keys: f64 = due(parts, width).map(|p| p.keys).sum();
-    Some(breaking.map(|w| w.clustering_ratio).fold(keys / width / mean, f64::max))
+    let calm = (keys / width / mean.keys).min(CALM);
+    Some(breaking.map(|w| w.clustering_ratio).fold(calm, f64::max))
 }
 
 /// Keys of the smallest wave of one second that is seen in 9 of 10 cases.
 fn smallest_wave(mass: &Mass, parts: &[Part], level: f64) -> Option<f64> {
-    let (_, horizon) = mean_rate(parts)?;
-    let seen = due(parts, horizon).filter(|p| p.seen);
+    let mean = mean_rate(parts)?;
+    let seen = parts.iter().filter(|p| p.seen);
     let (count, keys) = seen.fold((0.0, 0.0), |(n, keys), part| (n + 1.0, keys + part.keys));
-    let needed = wave::smallest_count(count, horizon, level);
+    let needed = wave::smallest_count(count, mean.sampled, level);
     (count > 0.0).then(|| needed * keys / count).filter(|keys| *keys < mass.volatile)
 }
 
-/// Keys a second over the horizon, and the horizon, seconds.
-fn mean_rate(parts: &[Part]) -> Option<(f64, f64)> {
-    let horizon = parts.last()?.left.clamp(MIN_HORIZON, HORIZON);
-    let keys: f64 = due(parts, horizon).map(|p| p.keys).sum();
-    (keys > 0.0).then_some((keys / horizon, horizon))
+/// How fast keys run out on average.
+#[derive(Debug, Clone, Copy)]
+struct MeanRate {
+    /// Keys of the space a second.
+    keys: f64,
+    /// Sampled keys a second.
+    sampled: f64,
 }
 
-/// The stretch over which density is taken outside waves, seconds.
-fn smooth_width(parts: &[Part], horizon: f64) -> f64 {
-    let seen = due(parts, horizon).filter(|p| p.seen).count() as f64;
-    (SMOOTH_KEYS * horizon / seen.max(1.0)).clamp(1.0, horizon)
+/// The mean rate: the highest that any horizon from now on shows. Keys with a short TTL come due
+/// again and again, which the deadlines that they have now do not show: over a long horizon they
+/// would thin out the mean, and every even space would look clustered.
+fn mean_rate(parts: &[Part]) -> Option<MeanRate> {
+    let (mut keys, mut sampled) = (0.0, 0.0);
+    let mut highest: Option<MeanRate> = None;
+    for (place, part) in parts.iter().enumerate() {
+        keys += part.keys;
+        sampled += f64::from(u8::from(part.seen));
+        // A mean over fewer keys is noise, unless there are no more.
+        if sampled < SMOOTH_KEYS && place + 1 < parts.len() {
+            continue;
+        }
+        let horizon = part.left.max(MIN_HORIZON);
+        if highest.is_none_or(|h| keys / horizon > h.keys) {
+            highest = Some(MeanRate { keys: keys / horizon, sampled: sampled / horizon });
+        }
+    }
+    highest.filter(|rate| rate.keys > 0.0)
+}
+
+/// The stretch over which density is taken outside waves, seconds: shorter than all there is.
+fn smooth_width(parts: &[Part], mean: MeanRate) -> f64 {
+    let all = parts.last().map_or(MIN_HORIZON, |p| p.left.max(MIN_HORIZON));
+    (SMOOTH_KEYS / mean.sampled.max(f64::MIN_POSITIVE)).clamp(1.0, all)
 }
 
 /// The parts due within so many seconds.

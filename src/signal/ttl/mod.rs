@@ -111,7 +111,8 @@ pub struct Forecast {
     pub peak_interval: Option<(f64, f64)>,
     /// Seconds until that second.
     pub peak_in: Option<f64>,
-    /// That second's keys over the mean of the horizon. 1 is perfectly even.
+    /// That second's keys over the mean rate, which is the highest that any horizon from now on
+    /// shows. 1 is perfectly even.
     pub clustering_ratio: Option<f64>,
 }
 

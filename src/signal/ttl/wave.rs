@@ -66,15 +66,15 @@ pub(super) fn scan(times: &[f64], level: f64) -> Vec<Span> {
 }
 
 /// Sampled keys that a wave of one second must have on average to stand out in 9 of 10 samples,
-/// where `n` sampled deadlines lie evenly over `horizon` seconds.
-pub(super) fn smallest_count(n: f64, horizon: f64, level: f64) -> f64 {
+/// where `n` deadlines are sampled and `density` of them fall into each second around it.
+pub(super) fn smallest_count(n: f64, density: f64, level: f64) -> f64 {
     /// The one-sided 90 % point of the standard normal distribution.
     const POWER: f64 = 1.2816;
-    let side = n * SIDE / horizon;
+    let side = density * SIDE;
     let tests = n * WINDOWS.len() as f64;
     let chance = |others: u64| tests * at_least(others, others + side as u64, 1.0 / (1.0 + SIDE));
     let mut count = MIN_COUNT as u64;
-    while (count as f64 - 1.0) < MIN_RATIO * n / horizon || chance(count - 1) > level {
+    while (count as f64 - 1.0) < MIN_RATIO * density || chance(count - 1) > level {
         count += 1;
     }
     // A Poisson count reaches `count` in 9 of 10 cases if its mean is this (Anscombe's root).
