@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::state::State;
 use super::time::rfc3339;
@@ -161,9 +161,19 @@ pub(super) struct IncidentJson<'a> {
     load_latency_p99_seconds: Option<f64>,
     score: f64,
     p_value: Option<f64>,
-    evidence: BTreeMap<&'static str, f64>,
+    evidence: Figures<'a>,
     /// The path of the cause's runbook on this server.
     runbook: String,
+}
+
+/// Figures by name, in the order they have: the most telling first.
+#[derive(Debug)]
+struct Figures<'a>(&'a [(&'static str, f64)]);
+
+impl Serialize for Figures<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().copied())
+    }
 }
 
 impl<'a> CacheJson<'a> {
@@ -223,7 +233,7 @@ impl<'a> IncidentJson<'a> {
             load_latency_p99_seconds: incident.latency_p99,
             score: incident.score,
             p_value: incident.p_value,
-            evidence: incident.evidence.iter().copied().collect(),
+            evidence: Figures(&incident.evidence),
             runbook: format!("/runbooks/{}", incident.cause.as_str()),
         }
     }

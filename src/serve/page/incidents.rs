@@ -55,7 +55,8 @@ fn entry(page: &mut Html, cache: &Snapshot, incident: &Incident, now: f64) {
     page.raw("</dl>\n<p class=\"evidence\">Evidence: ");
     page.raw("misses seen by ").text(incident.source.as_str());
     for (name, value) in &incident.evidence {
-        page.raw(" · ").text(name.replace('_', " ")).raw(" <b>").text(number(*value)).raw("</b>");
+        let (label, quantity) = words::evidence(name, *value);
+        page.raw(" · ").text(label).raw(" <b>").text(quantity).raw("</b>");
     }
     page.raw(" · <a href=\"runbooks/").text(incident.cause.as_str());
     page.raw("\">runbook</a></p></details>\n");

@@ -61,6 +61,33 @@ pub(super) fn latency(seconds: f64) -> String {
     }
 }
 
+/// A figure of the evidence: what it is and how much.
+pub(super) fn evidence(name: &str, value: f64) -> (String, String) {
+    let label = match name {
+        "baseline_miss_ratio" => "normal miss ratio",
+        "window_seconds" => "measured over",
+        "hot_key_share" => "misses on the top key",
+        "keys_lost_share" => "keys lost",
+        "due_ratio" => "keys due against the mean",
+        "tail_ratio" => "load p99 against p50",
+        "not_found" => "loads that found nothing",
+        "lock_failed" => "locks refused",
+        "lock_acquired" => "locks acquired",
+        _ => return (name.replace('_', " "), quantity(name, value)),
+    };
+    (label.to_owned(), quantity(name, value))
+}
+
+fn quantity(name: &str, value: f64) -> String {
+    match name {
+        "window_seconds" => latency(value),
+        "due_ratio" | "tail_ratio" => format!("{} times", number(value)),
+        "restarted" => "yes".to_owned(),
+        _ if name.ends_with("_ratio") || name.ends_with("_share") => percent(value),
+        _ => number(value),
+    }
+}
+
 /// What is unknown.
 pub(super) const UNKNOWN: &str = "–";
 
@@ -109,5 +136,12 @@ mod tests {
         assert_eq!(latency(0.025), "25 ms");
         assert_eq!(latency(3.1), "3.1 s");
         assert_eq!(maybe(None, percent), "–");
+        let of = |name, value| {
+            let (label, quantity) = evidence(name, value);
+            format!("{label}: {quantity}")
+        };
+        assert_eq!(of("hot_key_share", 0.93), "misses on the top key: 93.0 %");
+        assert_eq!(of("due_ratio", 7.878), "keys due against the mean: 7.88 times");
+        assert_eq!(of("misses_per_expiry", 120.0), "misses per expiry: 120");
     }
 }

@@ -1,6 +1,7 @@
 //! The JSON of the API.
 
 use serde_json::{Value, json};
+use stampede_exporter::board::View;
 use stampede_exporter::detect::{Cause, Incident};
 use stampede_exporter::reading::Source;
 
@@ -39,6 +40,16 @@ fn an_incident_has_its_figures_and_both_forms_of_its_times() {
     assert_eq!(all[1]["cause"], "cold_start");
     assert_eq!(all[1]["ended_at"], "2026-11-30T11:01:22.500Z");
     assert_eq!(all[1]["excess_loads"], Value::Null);
+}
+
+#[test]
+fn the_most_telling_figure_of_the_evidence_comes_first() {
+    let mut cache = world::catalog();
+    let running = cache.incidents.running.as_mut().unwrap();
+    running.evidence = vec![("miss_ratio", 0.3), ("expired", 7.0), ("loads", 9.0)];
+    let server = Server::start(&View { caches: vec![cache.into()], reload_successful: true });
+    let text = server.get("/api/v1/incidents?limit=1").body;
+    assert!(text.contains(r#""evidence":{"miss_ratio":0.3,"expired":7.0,"loads":9.0}"#), "{text}");
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn without_scripts_the_page_says_what_is_wrong_since_when_and_what_it_costs() {
         "since 11-30 11:59:50 UTC",
         "4,600 misses beyond normal so far; peak 640/s against 40/s",
         "<dt>Hit ratio</dt><dd>75.0 %</dd>",
-        "hot key share <b>0.93</b>",
+        "misses on the top key <b>93.0 %</b>",
         "<span class=\"cause\">cold_start</span> 1 min 23 s",
         "10.0.0.2:6379</td><td><span class=\"down\">down</span>",
         "<b>Wave in 1 min 30 s</b> (11-30 12:01:30 UTC): 120 keys of product (100 to 141)",
