@@ -3,6 +3,8 @@
 //! The exporter polls on its own timer, although Prometheus' guidance is to read at scrape time: a
 //! stampede is often shorter than the time between two scrapes.
 
+use std::path::Path;
+
 use futures_util::future::join_all;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
@@ -21,6 +23,7 @@ use crate::signal::window::Window;
 use crate::snapshot::{Histogram, NodeTotals, Snapshot};
 use crate::source::app::{AppError, AppSource};
 use crate::source::redis::{Node, PollErrorKind, Sampler};
+use crate::trace::Recorder;
 
 /// Upper bounds of the poll duration histogram, seconds: a poll over loopback takes well under a
 /// millisecond, one across a continent about 100 ms, and the timeout ends it.
@@ -53,6 +56,7 @@ pub struct Monitor {
     polls: u64,
     poll_errors: Vec<(&'static str, u64)>,
     poll_duration: Histogram,
+    recorder: Option<Recorder>,
 }
 
 impl Monitor {
@@ -75,6 +79,7 @@ impl Monitor {
             polls: 0,
             poll_errors: PollErrorKind::ALL.iter().map(|kind| (kind.as_str(), 0)).collect(),
             poll_duration: Histogram::new(&POLL_BOUNDS),
+            recorder: None,
             config,
             board,
             clock,
@@ -122,12 +127,34 @@ impl Monitor {
     /// Turns what the sources said into a verdict.
     fn observe(&mut self) {
         let reading = self.reading();
+        self.record(&reading);
         let Some(sample) = self.samples.next(reading) else { return };
         self.window.push(&sample);
         self.verdict = self.detector.observe(&sample);
         self.incidents.apply(&self.verdict, self.config.keep_incidents);
         for change in &self.verdict.changes {
             tell(&self.config.name, change);
+        }
+    }
+
+    /// Writes every reading to a trace of its own in this directory from now on. Watching matters
+    /// more than recording: a trace that cannot be written is said in the log, and that is all.
+    pub fn record_in(&mut self, dir: &Path) {
+        let (cache, now) = (&self.config.name, self.clock.now());
+        match Recorder::create(dir, cache, now, !self.config.apps.is_empty()) {
+            Ok(recorder) => {
+                info!(%cache, file = %recorder.path().display(), "recording");
+                self.recorder = Some(recorder);
+            }
+            Err(error) => warn!(%cache, dir = %dir.display(), "not recording: {error}"),
+        }
+    }
+
+    fn record(&mut self, reading: &Reading) {
+        let Some(recorder) = &mut self.recorder else { return };
+        if let Err(error) = recorder.record(reading) {
+            warn!(cache = %self.config.name, file = %recorder.path().display(), "recording ends: {error}");
+            self.recorder = None;
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::net::TcpListener;
@@ -63,7 +64,7 @@ pub async fn run(
 
     let clock = Clock::start();
     let board = Board::new(names(&config.caches));
-    let mut watched = Watched::default();
+    let mut watched = Watched { monitors: Vec::new(), record_dir: config.record_dir.clone() };
     watched.change_to(&config.caches, &board, clock)?;
     let (end, ended) = oneshot::channel::<()>();
     let mut server = tokio::spawn(serve(listener, board.clone(), clock, async {
@@ -129,8 +130,11 @@ fn names(caches: &[CacheConfig]) -> Vec<Arc<str>> {
 }
 
 /// The monitors of the configured caches.
-#[derive(Default)]
-struct Watched(Vec<(CacheConfig, Handle)>);
+struct Watched {
+    monitors: Vec<(CacheConfig, Handle)>,
+    /// Where their traces go, if anywhere.
+    record_dir: Option<PathBuf>,
+}
 
 impl Watched {
     /// Starts and stops monitors until they are those of `caches`, and tells the board. A cache
@@ -143,16 +147,19 @@ impl Watched {
         board: &Board,
         clock: Clock,
     ) -> Result<(), RunError> {
-        let known = |config: &&CacheConfig| self.0.iter().any(|(kept, _)| kept == *config);
+        let known = |config: &&CacheConfig| self.monitors.iter().any(|(kept, _)| kept == *config);
         let new = caches.iter().filter(|config| !known(config)).map(|config| {
-            let monitor = Monitor::new(config.clone(), board.clone(), clock)
+            let mut monitor = Monitor::new(config.clone(), board.clone(), clock)
                 .map_err(|source| RunError::Watch { cache: Arc::clone(&config.name), source })?;
+            if let Some(dir) = &self.record_dir {
+                monitor.record_in(dir);
+            }
             Ok((config.clone(), monitor))
         });
         let new = new.collect::<Result<Vec<_>, RunError>>()?;
-        self.0.retain(|(config, _)| caches.contains(config));
+        self.monitors.retain(|(config, _)| caches.contains(config));
         board.reloaded(names(caches));
-        self.0.extend(new.into_iter().map(|(config, monitor)| (config, monitor.start())));
+        self.monitors.extend(new.into_iter().map(|(config, monitor)| (config, monitor.start())));
         Ok(())
     }
 }

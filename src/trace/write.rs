@@ -1,6 +1,6 @@
 //! Writes what a cache's sources say as a trace.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -19,17 +19,13 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts a trace of a cache at `now`, Unix seconds; the directory is made if it is missing.
-    /// `apps` says whether the cache has applications, whose lookups are then written beside the
+    /// Starts a trace of a cache in a directory at `now`, Unix seconds. `apps` says whether the cache has applications, whose lookups are then written beside the
     /// server's.
     ///
     /// # Errors
-    /// When the directory or the file cannot be made.
+    /// When the file cannot be made.
     pub fn create(dir: &Path, cache: &str, now: f64, apps: bool) -> io::Result<Recorder> {
-        fs::create_dir_all(dir)?;
-        let path = dir.join(format!("{}-{}.csv", file_name(cache), now.trunc()));
-        // Two starts within a second are one trace too many to tell apart: the second fails.
-        let file = File::options().write(true).create_new(true).open(&path)?;
+        let (path, file) = new_file(dir, &format!("{}-{}", file_name(cache), now.trunc()))?;
         let mut recorder = Recorder { file, path, apart: apps, row: String::new() };
         let names: Vec<&str> = recorder.columns().map(Column::as_str).collect();
         recorder.row = names.join(",");
@@ -64,6 +60,21 @@ impl Recorder {
     fn write_row(&mut self) -> io::Result<()> {
         self.row.push('\n');
         self.file.write_all(self.row.as_bytes())
+    }
+}
+
+/// A file that was not there. A cache that is started twice within a second has two.
+fn new_file(dir: &Path, stem: &str) -> io::Result<(PathBuf, File)> {
+    let mut path = dir.join(format!("{stem}.csv"));
+    let mut starts: u64 = 1;
+    loop {
+        match File::options().write(true).create_new(true).open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                starts += 1;
+                path = dir.join(format!("{stem}-{starts}.csv"));
+            }
+            opened => return opened.map(|file| (path, file)),
+        }
     }
 }
 

@@ -3,6 +3,11 @@
 use stampede_exporter::reading::{BySource, Lookups, Reach, Reading};
 use stampede_exporter::trace::{Recorder, TraceReader};
 
+use super::support::exporter::Exporter;
+use super::support::page::Page;
+use super::support::redis::Redis;
+use super::support::wait_for;
+
 #[test]
 fn what_is_recorded_is_read_back() {
     let dir = tempfile::tempdir().unwrap();
@@ -30,7 +35,7 @@ fn what_is_recorded_is_read_back() {
     let unknown = Reading { time: 1_700_000_001.0, ..Reading::default() };
     for apps in [true, false] {
         let start = if apps { 1.0 } else { 2.0 };
-        let mut recorder = Recorder::create(&dir.path().join("new"), "a/b", start, apps).unwrap();
+        let mut recorder = Recorder::create(dir.path(), "a/b", start, apps).unwrap();
         recorder.record(&known).unwrap();
         recorder.record(&unknown).unwrap();
         let mut reader = TraceReader::open(recorder.path()).unwrap();
@@ -49,5 +54,37 @@ fn no_recording_is_overwritten_or_leaves_the_directory() {
     let dir = tempfile::tempdir().unwrap();
     let first = Recorder::create(dir.path(), "../x y", 7.5, false).unwrap();
     assert_eq!(first.path(), dir.path().join("-x-y-7.csv"));
-    assert!(Recorder::create(dir.path(), "../x y", 7.9, false).is_err());
+    let second = Recorder::create(dir.path(), "../x y", 7.9, false).unwrap();
+    assert_eq!(second.path(), dir.path().join("-x-y-7-2.csv"));
+}
+
+#[test]
+fn the_exporter_records_what_it_sees() {
+    let redis = Redis::start();
+    let page = Page::start("cache_hits_total 90\ncache_misses_total 10\n");
+    let dir = tempfile::tempdir().unwrap();
+    let exporter = Exporter::start(&[
+        "--redis.addr",
+        &redis.url(),
+        "--app.url",
+        &page.url(),
+        "--record.dir",
+        &dir.path().display().to_string(),
+    ]);
+    redis.cli(&["SET", "key", "value"]);
+    redis.cli(&["GET", "key"]);
+    page.set("cache_hits_total 93\ncache_misses_total 14\n");
+    let rows = wait_for("a row with both sources' lookups", || {
+        let file = std::fs::read_dir(dir.path()).ok()?.next()?.ok()?.path();
+        let mut reader = TraceReader::open(&file).ok()?;
+        let mut rows = Vec::new();
+        while let Ok(Some(row)) = reader.next() {
+            rows.push(row.expect("only good rows"));
+        }
+        let last = rows.last()?.lookups;
+        let seen = last.app == Some(Lookups { hits: 3.0, misses: 4.0 });
+        (seen && last.redis.is_some_and(|l| l.hits >= 1.0)).then_some(rows)
+    });
+    assert!(rows.iter().all(|row| row.reach == Reach::Answering && row.keys.is_some()));
+    assert!(exporter.log().contains("recording"), "{}", exporter.log());
 }
