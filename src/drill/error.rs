@@ -2,6 +2,7 @@
 
 use super::server::ServerError;
 use super::store::StoreError;
+use crate::source::app::AppError;
 
 /// Why a drill did not take place or had to stop.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +39,9 @@ pub enum DrillError {
         /// The server.
         address: String,
     },
+    /// The exporter cannot watch the drill.
+    #[error("cannot watch the drill: {0}")]
+    Watch(#[source] AppError),
     /// No page, or the result cannot be written.
     #[error(transparent)]
     Io(#[from] std::io::Error),

@@ -26,6 +26,7 @@ pub mod scenario;
 pub mod server;
 pub mod stage;
 pub mod store;
+pub mod watch;
 pub mod workload;
 pub mod zipf;
 
@@ -40,12 +41,18 @@ pub use error::DrillError;
 pub use options::{ForeignData, Options, Output, Target};
 pub use protections::{Protection, Protections};
 pub use report::Report;
+use report::Run;
 pub use scenario::Scenario;
 use stage::Stage;
+use watch::WatchShape;
 pub use workload::Arrivals;
 
 /// Answers that are still out when the load ends are waited for at most that long.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
+/// The exporter looks every second.
+const LAST_LOOK: Duration = Duration::from_secs(2);
+/// Deadlines looked at, a second: a default drill's 2000 keys once in the calm.
+const TTL_KEYS: u32 = 200;
 
 /// Runs the drill once for each of its protections and writes what came of it. `shutdown` ends it
 /// early; what was measured until then is reported, and everything is cleaned up.
@@ -91,6 +98,11 @@ async fn play(
 ) -> Result<Report, DrillError> {
     stage.fill(protections).await?;
     let mut traffic = stage.load(protections)?;
+    let watch = stage.watch(WatchShape {
+        name: "drill".into(),
+        calm: options.lead(),
+        ttl_keys_per_second: TTL_KEYS,
+    })?;
     let start = Instant::now();
     let end = start + options.duration;
     let mut events = VecDeque::from([
@@ -100,7 +112,7 @@ async fn play(
     if options.output == Output::Text {
         writeln!(out, "{} under {protections}", options.scenario.as_str())?;
     }
-    let mut interrupted = false;
+    let (mut interrupted, mut struck_at) = (false, None);
     let mut progress = Progress::default();
     while !interrupted && Instant::now() < end {
         let second = start + Duration::from_secs(progress.lines + 1);
@@ -111,7 +123,10 @@ async fn play(
         }
         while let Some((_, event)) = events.pop_front_if(|(at, _)| Instant::now() >= *at) {
             match event {
-                Event::Strike => stage.strike(&mut traffic).await?,
+                Event::Strike => {
+                    struck_at = Some(stage.clock().now());
+                    stage.strike(&mut traffic).await?;
+                }
                 Event::Relent => stage.relent(&traffic)?,
             }
         }
@@ -122,7 +137,17 @@ async fn play(
     let seconds = start.elapsed().as_secs_f64();
     stage.relent(&traffic)?;
     traffic.workload.finish(LAST_ANSWERS).await;
-    Ok(Report::new(stage, options, protections, &traffic.workload, seconds, interrupted))
+    watch.look_once_more(LAST_LOOK).await;
+    Ok(Report::new(Run {
+        stage,
+        options,
+        protections,
+        workload: &traffic.workload,
+        incidents: watch.incidents(),
+        struck_at,
+        seconds,
+        interrupted,
+    }))
 }
 
 /// What happens at a set time.

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::options::Options;
 use super::protections::Protections;
 use super::stage::Stage;
+use super::watch::Seen;
 use super::workload::Workload;
 
 /// Below this share of the planned requests the rate was not held.
@@ -71,29 +72,39 @@ pub struct Report {
     pub peak_concurrent_loads: u64,
     /// How late requests began, 99th percentile.
     pub lateness_p99_seconds: Option<f64>,
+    /// Unix seconds at which the scenario struck.
+    pub struck_at: Option<f64>,
+    /// What the exporter declared.
+    pub incidents: Vec<Seen>,
+}
+
+/// What a run was.
+pub(super) struct Run<'a> {
+    pub(super) stage: &'a Stage,
+    pub(super) options: &'a Options,
+    pub(super) protections: &'a Protections,
+    pub(super) workload: &'a Workload,
+    pub(super) incidents: Vec<Seen>,
+    pub(super) struck_at: Option<f64>,
+    pub(super) seconds: f64,
+    pub(super) interrupted: bool,
 }
 
 impl Report {
     /// Sums up a run.
-    pub(super) fn new(
-        stage: &Stage,
-        options: &Options,
-        protections: &Protections,
-        workload: &Workload,
-        seconds: f64,
-        interrupted: bool,
-    ) -> Report {
+    pub(super) fn new(run: Run<'_>) -> Report {
+        let Run { stage, options, seconds, .. } = run;
         let counters = stage.counters();
         let requests = counters.requests.get();
         let lateness = counters.lateness.quantile(0.99);
-        let planned = workload.planned() as f64;
+        let planned = run.workload.planned() as f64;
         let reached = requests as f64 >= HELD * planned;
         Report {
             scenario: options.scenario.as_str(),
-            protection: protections.to_string(),
+            protection: run.protections.to_string(),
             seed: options.seed,
             seconds,
-            interrupted,
+            interrupted: run.interrupted,
             requests,
             rate_asked: options.rate,
             rate_reached: requests as f64 / seconds.max(Duration::from_millis(1).as_secs_f64()),
@@ -115,6 +126,8 @@ impl Report {
             latency_p99_seconds: counters.latency.quantile(0.99),
             peak_concurrent_loads: stage.backend().peak() as u64,
             lateness_p99_seconds: lateness,
+            struck_at: run.struck_at,
+            incidents: run.incidents,
         }
     }
 }
@@ -127,7 +140,7 @@ pub fn table(reports: &[Report], out: &mut dyn Write) -> std::io::Result<()> {
     let width = reports.iter().map(|r| r.protection.len()).max().unwrap_or(0).max(10);
     writeln!(
         out,
-        "{:width$} {:>9} {:>9} {:>8} {:>7} {:>9} {:>9} {:>7} {:>9} {:>7} {:>9} {:>9} {:>6}",
+        "{:width$} {:>9} {:>9} {:>8} {:>7} {:>9} {:>9} {:>7} {:>9} {:>7} {:>9} {:>9} {:>6}  {}",
         "protection",
         "requests",
         "hit ratio",
@@ -141,12 +154,13 @@ pub fn table(reports: &[Report], out: &mut dyn Write) -> std::io::Result<()> {
         "p50",
         "p99",
         "peak",
+        "verdict",
     )?;
     for report in reports {
         let lookups = (report.hits + report.misses) as f64;
         writeln!(
             out,
-            "{:width$} {:>9} {:>9.4} {:>8} {:>7} {:>9} {:>9} {:>7} {:>9} {:>7} {:>9} {:>9} {:>6}",
+            "{:width$} {:>9} {:>9.4} {:>8} {:>7} {:>9} {:>9} {:>7} {:>9} {:>7} {:>9} {:>9} {:>6}  {}",
             report.protection,
             report.requests,
             if lookups > 0.0 { report.hits as f64 / lookups } else { 0.0 },
@@ -160,6 +174,7 @@ pub fn table(reports: &[Report], out: &mut dyn Write) -> std::io::Result<()> {
             time(report.latency_p50_seconds),
             time(report.latency_p99_seconds),
             report.peak_concurrent_loads,
+            verdict(report),
         )?;
     }
     for report in reports {
@@ -176,6 +191,16 @@ pub fn table(reports: &[Report], out: &mut dyn Write) -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// What the exporter said, and how long after the strike.
+fn verdict(report: &Report) -> String {
+    let said = report.incidents.iter().map(|incident| match report.struck_at {
+        Some(struck) => format!("{} at {:+.1} s", incident.cause, incident.start - struck),
+        None => incident.cause.to_owned(),
+    });
+    let said: Vec<String> = said.collect();
+    if said.is_empty() { "calm".to_owned() } else { said.join(", ") }
 }
 
 /// A time for people: `240 µs`, `1.2 ms`, `3.10 s`.

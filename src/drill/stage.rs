@@ -16,6 +16,7 @@ use super::protections::{Protection, Protections, lease};
 use super::scenario::Scenario;
 use super::server::PrivateServer;
 use super::store::{Holding, MemoryLimit, Store, StoreError};
+use super::watch::{Watch, WatchShape};
 use super::workload::{Workload, WorkloadShape};
 use super::zipf::weight;
 use crate::clock::Clock;
@@ -193,6 +194,19 @@ impl Stage {
     /// The backend.
     pub fn backend(&self) -> &Backend {
         &self.around.backend
+    }
+
+    /// The time.
+    pub fn clock(&self) -> Clock {
+        self.around.clock
+    }
+
+    /// Starts to watch it as the exporter does.
+    ///
+    /// # Errors
+    /// When the client for the page cannot be built.
+    pub fn watch(&self, shape: WatchShape) -> Result<Watch, DrillError> {
+        Watch::start(shape, &self.address, self.page_url(), self.around.clock)
     }
 
     /// The counters' page.

@@ -14,7 +14,7 @@ pub(super) use admin::MemoryLimit;
 pub use entries::{Found, Write};
 use link::Link;
 
-use crate::config::{RedisAddress, RedisConfig, Secret};
+use crate::config::{RedisAddress, RedisConfig};
 
 /// What every key of every drill begins with.
 pub const KEY_SPACE: &str = "stampede-drill:";
@@ -38,7 +38,10 @@ pub enum StoreError {
     Refused(#[source] RedisError),
     /// The password cannot be read.
     #[error("the password cannot be read: {0}")]
-    Password(String),
+    Password(#[source] std::io::Error),
+    /// The password is not text, which the client of the drill needs.
+    #[error("the password is not valid UTF-8")]
+    OddPassword,
     /// The drill has no TLS.
     #[error("the drill does not speak TLS: name a redis:// or unix:// address")]
     Tls,
@@ -125,20 +128,8 @@ fn client(server: &RedisConfig) -> Result<Client, StoreError> {
         settings = settings.set_username(username);
     }
     if let Some(secret) = &server.password {
-        settings = settings.set_password(password(secret)?);
+        let password = String::from_utf8(secret.read().map_err(StoreError::Password)?);
+        settings = settings.set_password(password.map_err(|_| StoreError::OddPassword)?);
     }
     Ok(Client::open(address.into_connection_info()?.set_redis_settings(settings))?)
-}
-
-fn password(secret: &Secret) -> Result<String, StoreError> {
-    let problem = |text: &dyn std::fmt::Display| StoreError::Password(text.to_string());
-    let text = match secret {
-        Secret::File(path) => std::fs::read_to_string(path).map_err(|error| problem(&error))?,
-        Secret::Env(name) => std::env::var(name).map_err(|error| problem(&error))?,
-        Secret::Inline(bytes) => {
-            String::from_utf8(bytes.clone()).map_err(|_| problem(&"it is not valid UTF-8"))?
-        }
-    };
-    let text = text.strip_suffix('\n').unwrap_or(&text);
-    Ok(text.strip_suffix('\r').unwrap_or(text).to_owned())
 }

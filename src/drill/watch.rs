@@ -1,0 +1,136 @@
+//! The exporter itself, watching the drill's server and page from this process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::error::DrillError;
+use crate::board::Board;
+use crate::clock::Clock;
+use crate::config::{AppConfig, CacheConfig, PageUrl, RedisConfig, TtlConfig};
+use crate::detect::{Cause, Incident, Thresholds};
+use crate::monitor::{self, Handle};
+use crate::reading::presets::preset;
+use crate::snapshot::Snapshot;
+
+/// The exporter's usual second; the detector's figures are for that.
+const POLL: Duration = Duration::from_secs(1);
+/// Its usual window.
+const WINDOW: Duration = Duration::from_secs(10);
+const MIN_LOOKUPS: u64 = 20;
+const KEEP_INCIDENTS: usize = 100;
+
+/// What the exporter is to know of the drill.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WatchShape {
+    /// The `cache` label.
+    pub name: Arc<str>,
+    /// How long the calm lasts: all there is to learn from, instead of the usual minutes.
+    pub calm: Duration,
+    /// Keys whose deadlines are looked at, a second.
+    pub ttl_keys_per_second: u32,
+}
+
+/// A running monitor; dropping it ends it.
+#[derive(Debug)]
+pub struct Watch {
+    board: Board,
+    _monitor: Handle,
+}
+
+/// One incident of a run.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct Seen {
+    /// Unix seconds of the poll at which it was declared.
+    pub start: f64,
+    /// Unix seconds of its end, if it has ended.
+    pub end: Option<f64>,
+    /// Its cause, as far as it is known.
+    pub cause: &'static str,
+    /// Misses beyond what was to be expected.
+    pub excess_misses: f64,
+}
+
+impl Watch {
+    /// Starts to watch a server and a page of `native` counters.
+    ///
+    /// # Errors
+    /// When the client for the page cannot be built.
+    pub fn start(
+        shape: WatchShape,
+        redis: &RedisConfig,
+        page: String,
+        clock: Clock,
+    ) -> Result<Watch, DrillError> {
+        let board = Board::new([Arc::clone(&shape.name)]);
+        let config = config(shape, redis.clone(), page);
+        let _monitor = monitor::spawn(config, board.clone(), clock).map_err(DrillError::Watch)?;
+        Ok(Watch { board, _monitor })
+    }
+
+    /// Where it publishes what it sees.
+    pub fn board(&self) -> &Board {
+        &self.board
+    }
+
+    /// What it sees now.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.board.view().caches.into_iter().next().unwrap_or_default()
+    }
+
+    /// The incidents so far, the oldest first.
+    pub fn incidents(&self) -> Vec<Seen> {
+        let snapshot = self.snapshot();
+        let past = snapshot.incidents.past.iter().rev();
+        past.chain(&snapshot.incidents.running).map(Seen::of).collect()
+    }
+
+    /// Waits until it has looked once more, or `limit` is over.
+    pub async fn look_once_more(&self, limit: Duration) {
+        let mut views = self.board.subscribe();
+        views.mark_unchanged();
+        // Without another look, what is known has to do.
+        let _ = tokio::time::timeout(limit, views.changed()).await;
+    }
+}
+
+impl Seen {
+    fn of(incident: &Incident) -> Seen {
+        Seen {
+            start: incident.started_at,
+            end: incident.ended_at,
+            cause: incident.cause.as_str(),
+            excess_misses: incident.excess_misses,
+        }
+    }
+
+    /// Whether it has this cause.
+    pub fn is(&self, cause: Cause) -> bool {
+        self.cause == cause.as_str()
+    }
+}
+
+fn config(shape: WatchShape, redis: RedisConfig, page: String) -> CacheConfig {
+    let calm = shape.calm.as_secs_f64();
+    let usual = Thresholds::default();
+    CacheConfig {
+        name: shape.name,
+        poll_interval: POLL,
+        poll_timeout: POLL,
+        window: WINDOW,
+        min_lookups: MIN_LOOKUPS,
+        redis,
+        ttl: TtlConfig { keys_per_second: shape.ttl_keys_per_second, ..TtlConfig::default() },
+        apps: vec![AppConfig {
+            name: Arc::from("drill"),
+            url: PageUrl(page),
+            mapping: preset("native").unwrap_or_default(),
+        }],
+        detector: Thresholds {
+            // Half of the calm to learn, and what is learned may be young.
+            warm_up: usual.warm_up.min(calm / 2.0),
+            hold_back: usual.hold_back.min(calm / 6.0),
+            ..usual
+        },
+        keep_incidents: KEEP_INCIDENTS,
+    }
+}
