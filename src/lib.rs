@@ -35,6 +35,7 @@ pub mod board;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod demo;
 pub mod detect;
 pub mod drill;
 pub mod monitor;

@@ -1,7 +1,7 @@
 //! What the cache protects: a database with a bounded pool of connections.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
@@ -70,6 +70,8 @@ struct Book {
     written: AtomicU32,
     /// Editions whose successor somebody has begun to load.
     claimed: AtomicU32,
+    /// Loads begun.
+    loads: AtomicU64,
 }
 
 impl Backend {
@@ -92,6 +94,11 @@ impl Backend {
         self.peak.load(Ordering::Relaxed)
     }
 
+    /// How often a key was loaded so far.
+    pub fn loads_of(&self, key: Key) -> u64 {
+        self.book(key).map_or(0, |book| book.loads.load(Ordering::Relaxed))
+    }
+
     /// Which edition of a key is the newest now; to be asked before the cache is.
     pub fn newest(&self, key: Key) -> Edition {
         Edition(self.book(key).map_or(0, |book| book.written.load(Ordering::Acquire)))
@@ -112,6 +119,9 @@ impl Backend {
         let start = Instant::now();
         let _running = Running::begin(self);
         self.counters.loads.up();
+        if let Some(book) = self.book(key) {
+            book.loads.fetch_add(1, Ordering::Relaxed);
+        }
         let first = self.claim(key, edition);
         let result = self.query(key).await;
         let took = start.elapsed();

@@ -101,6 +101,7 @@ async fn play(
     let watch = stage.watch(WatchShape {
         name: "drill".into(),
         calm: options.lead(),
+        window: watch::WINDOW,
         ttl_keys_per_second: TTL_KEYS,
     })?;
     let start = Instant::now();

@@ -1,6 +1,7 @@
 //! Everything a drill needs, put up before the load and taken down after it.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::task::JoinSet;
 
@@ -121,6 +122,17 @@ impl Stage {
             _ => options.ttl.mul_f64(((key * 7919) % count + 1) as f64 / count as f64),
         };
         client.fill((0..count).map(|key| (key, life(key)))).await
+    }
+
+    /// Writes entries that are or will be asked for, each with its own remaining life.
+    ///
+    /// # Errors
+    /// When Redis does not answer or refuses.
+    pub async fn write(
+        &self,
+        entries: impl Iterator<Item = (Key, Duration)>,
+    ) -> Result<(), StoreError> {
+        self.client(&Protections::default()).fill(entries).await
     }
 
     /// Starts the load with these protections in every process.

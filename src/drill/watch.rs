@@ -15,7 +15,7 @@ use crate::snapshot::Snapshot;
 /// The exporter's usual second; the detector's figures are for that.
 const POLL: Duration = Duration::from_secs(1);
 /// Its usual window.
-const WINDOW: Duration = Duration::from_secs(10);
+pub const WINDOW: Duration = Duration::from_secs(10);
 const MIN_LOOKUPS: u64 = 20;
 const KEEP_INCIDENTS: usize = 100;
 
@@ -26,6 +26,8 @@ pub struct WatchShape {
     pub name: Arc<str>,
     /// How long the calm lasts: all there is to learn from, instead of the usual minutes.
     pub calm: Duration,
+    /// What ratios and rates are taken over, at least two seconds.
+    pub window: Duration,
     /// Keys whose deadlines are looked at, a second.
     pub ttl_keys_per_second: u32,
 }
@@ -116,7 +118,7 @@ fn config(shape: WatchShape, redis: RedisConfig, page: String) -> CacheConfig {
         name: shape.name,
         poll_interval: POLL,
         poll_timeout: POLL,
-        window: WINDOW,
+        window: shape.window,
         min_lookups: MIN_LOOKUPS,
         redis,
         ttl: TtlConfig { keys_per_second: shape.ttl_keys_per_second, ..TtlConfig::default() },
