@@ -8,7 +8,7 @@ use crate::board::Board;
 use crate::clock::Clock;
 use crate::config::{AppConfig, CacheConfig, PageUrl, RedisConfig, TtlConfig};
 use crate::detect::{Cause, Incident, Thresholds};
-use crate::monitor::{self, Handle};
+use crate::monitor::{Handle, Monitor};
 use crate::reading::presets::preset;
 use crate::snapshot::Snapshot;
 
@@ -65,8 +65,8 @@ impl Watch {
     ) -> Result<Watch, DrillError> {
         let board = Board::new([Arc::clone(&shape.name)]);
         let config = config(shape, redis.clone(), page);
-        let _monitor = monitor::spawn(config, board.clone(), clock).map_err(DrillError::Watch)?;
-        Ok(Watch { board, _monitor })
+        let monitor = Monitor::new(config, board.clone(), clock).map_err(DrillError::Watch)?;
+        Ok(Watch { board, _monitor: monitor.start() })
     }
 
     /// Where it publishes what it sees.
