@@ -140,7 +140,7 @@ pub fn table(reports: &[Report], out: &mut dyn Write) -> std::io::Result<()> {
     let width = reports.iter().map(|r| r.protection.len()).max().unwrap_or(0).max(10);
     writeln!(
         out,
-        "{:width$} {:>9} {:>9} {:>8} {:>7} {:>9} {:>9} {:>7} {:>9} {:>7} {:>9} {:>9} {:>6}  {}",
+        "{:width$} {:>9} {:>9} {:>8} {:>7} {:>9} {:>9} {:>7} {:>9} {:>7} {:>9} {:>9} {:>6}  verdict",
         "protection",
         "requests",
         "hit ratio",
@@ -154,7 +154,6 @@ pub fn table(reports: &[Report], out: &mut dyn Write) -> std::io::Result<()> {
         "p50",
         "p99",
         "peak",
-        "verdict",
     )?;
     for report in reports {
         let lookups = (report.hits + report.misses) as f64;
