@@ -132,8 +132,9 @@ impl<'a> Report<'a> {
         let share = 100.0 * summary.incident_seconds / summary.seconds().max(f64::MIN_POSITIVE);
         writeln!(
             self.out,
-            "{} incidents ({:.2} a day), {} in all ({share:.2} % of the time), {} misses beyond the usual",
+            "{} {} ({:.2} a day), {} in all ({share:.2} % of the time), {} misses beyond the usual",
             summary.incidents,
+            if summary.incidents == 1 { "incident" } else { "incidents" },
             summary.incidents as f64 / days.max(f64::MIN_POSITIVE),
             span(summary.incident_seconds),
             number(summary.excess_misses),

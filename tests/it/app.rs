@@ -13,7 +13,9 @@ use stampede_exporter::reading::mapping::{Counter, preset};
 use stampede_exporter::signal::tally::Warning;
 use stampede_exporter::source::app::{AppErrorKind, AppSource, MAX_PAGE_BYTES};
 
+use super::support::exporter::Exporter;
 use super::support::page::Page;
+use super::support::redis::Redis;
 use super::support::{PATIENCE, wait_for};
 
 /// A server that answers every connection in its own way, after it has read the request.
@@ -262,4 +264,22 @@ async fn user_and_password_of_the_url_are_sent_and_not_shown() {
     let mut app = source(&url);
     assert_eq!(app.read().await, Ok(()));
     assert!(!format!("{app:?}").contains("pa%3Ass"));
+}
+
+#[test]
+fn the_exporter_says_once_that_a_page_cannot_be_read_and_no_secret() {
+    let redis = Redis::start();
+    let url = "http://user:CANARY-1@127.0.0.1:1/metrics?token=CANARY-1";
+    let exporter = Exporter::start(&["--redis.addr", &redis.url(), "--app.url", url]);
+    let failed = |log: &str| log.matches("the application's page cannot be read").count();
+    wait_for("three polls", || {
+        exporter.metric("stampede_redis_polls_total{cache=\"default\"}").filter(|n| *n >= 3.0)
+    });
+    let log = exporter.log();
+    assert_eq!(failed(&log), 1, "{log}");
+    assert!(log.contains("http://127.0.0.1:1/metrics") && log.contains("connect"), "{log}");
+    for page in ["/metrics", "/", "/api/v1/caches"] {
+        assert!(!exporter.get(page).body.contains("CANARY"), "{page}");
+    }
+    assert!(!exporter.log().contains("CANARY"), "{log}");
 }
