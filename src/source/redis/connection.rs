@@ -14,6 +14,10 @@ use tokio::task::JoinHandle;
 
 use super::error::{PollError, PollErrorKind};
 
+/// The longest answer that is taken, bytes. An `INFO` has some ten thousand; keys, whose names a
+/// sampler asks for, may be long, but a server that goes on and on shall not fill our memory.
+const LONGEST_ANSWER: usize = 64 << 20;
+
 /// A connection. It closes when it is dropped, whatever was under way on it.
 #[derive(Debug)]
 pub struct Connection {
@@ -69,27 +73,29 @@ impl Drop for Connection {
 #[derive(Debug, Default)]
 struct Heard {
     end: AtomicBool,
+    /// An answer longer than we take.
+    too_long: AtomicBool,
     /// An error of TLS, such as the refusal of a missing client certificate, which TLS 1.3 sends
     /// after the handshake.
     tls_error: AtomicBool,
 }
 
 impl Heard {
-    fn note(&self, read: &io::Result<()>, bytes: &[u8]) {
-        match (read, bytes.is_empty()) {
-            (Ok(()), true) => self.end.store(true, Ordering::Relaxed),
-            (Ok(()), false) => {}
-            (Err(error), _) => {
-                if error.get_ref().is_some_and(|cause| cause.is::<rustls::Error>()) {
-                    self.tls_error.store(true, Ordering::Relaxed);
-                }
+    fn note(&self, read: &io::Result<()>, length: usize) {
+        match read {
+            Ok(()) if length == 0 => self.end.store(true, Ordering::Relaxed),
+            Err(error) if error.get_ref().is_some_and(|cause| cause.is::<rustls::Error>()) => {
+                self.tls_error.store(true, Ordering::Relaxed);
             }
+            _ => {}
         }
     }
 
     fn explain(&self, error: RedisError) -> PollError {
         let (kind, text) = if self.tls_error.load(Ordering::Relaxed) {
             (PollErrorKind::Tls, "the server ended the TLS connection")
+        } else if self.too_long.load(Ordering::Relaxed) {
+            (PollErrorKind::Protocol, "the answer is longer than any that Redis gives")
         } else if error.kind() == ErrorKind::Io || self.end.load(Ordering::Relaxed) {
             (PollErrorKind::Closed, "the server closed the connection")
         } else {
@@ -108,12 +114,14 @@ struct SpeakFirst<S> {
     stream: S,
     spoken: bool,
     reader: Option<Waker>,
+    /// Bytes read since something was written last.
+    answered: usize,
     heard: Arc<Heard>,
 }
 
 impl<S> SpeakFirst<S> {
     fn new(stream: S, heard: Arc<Heard>) -> SpeakFirst<S> {
-        SpeakFirst { stream, spoken: false, reader: None, heard }
+        SpeakFirst { stream, spoken: false, reader: None, answered: 0, heard }
     }
 }
 
@@ -129,7 +137,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for SpeakFirst<S> {
         }
         let before = buffer.filled().len();
         let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buffer));
-        self.heard.note(&read, buffer.filled().get(before..).unwrap_or_default());
+        let length = buffer.filled().len() - before;
+        self.heard.note(&read, length);
+        self.answered = self.answered.saturating_add(length);
+        if self.answered > LONGEST_ANSWER {
+            self.heard.too_long.store(true, Ordering::Relaxed);
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
         Poll::Ready(read)
     }
 }
@@ -142,6 +156,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for SpeakFirst<S> {
     ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes));
         self.spoken = true;
+        self.answered = 0;
         if let Some(reader) = self.reader.take() {
             reader.wake();
         }

@@ -39,6 +39,17 @@ async fn anything_else_is_not_the_protocol() {
 }
 
 #[tokio::test]
+async fn an_answer_without_end_does_not_fill_the_memory() {
+    let server = Fake::start(|mut client| {
+        client.say(b"$999999999999\r\n");
+        while client.says(&[b'x'; 1 << 20]) {}
+    });
+    let (kind, text) = failure(&config(server.port)).await;
+    assert_eq!(kind, PollErrorKind::Protocol, "{text}");
+    assert!(text.contains("longer"), "{text}");
+}
+
+#[tokio::test]
 async fn error_replies_have_reasons_of_their_own() {
     let answers: [(&[u8], PollErrorKind); 7] = [
         (b"-LOADING Redis is loading the dataset in memory\r\n", PollErrorKind::Loading),

@@ -30,7 +30,12 @@ impl Client {
 
     /// Writes bytes as they are; a client that is gone is not the server's trouble.
     pub fn say(&mut self, bytes: &[u8]) {
-        let _ = self.stream.write_all(bytes);
+        let _ = self.says(bytes);
+    }
+
+    /// Writes bytes as they are; `false` when the client is gone.
+    pub fn says(&mut self, bytes: &[u8]) -> bool {
+        self.stream.write_all(bytes).is_ok()
     }
 
     /// Answers every command with the same bytes until the client is gone.
