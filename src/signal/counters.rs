@@ -17,16 +17,15 @@ use change::{Change, Pace, Seen};
 /// Process ids that are remembered. A load balancer has a handful of servers behind it.
 const REMEMBERED_RUN_IDS: usize = 8;
 
-/// Lookups and expiries that we ourselves caused at one server, cumulative, as far as its answers
-/// prove that they happened before the next `INFO`.
+/// Lookups that we ourselves caused at one server, cumulative, as far as its answers prove that
+/// they happened before the next `INFO`. Keys that expire when we look at them are none of ours:
+/// their time was up.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct OwnLookups {
     /// Lookups that the server counted as hits.
     pub hits: f64,
     /// Lookups that the server counted as misses.
     pub misses: f64,
-    /// Keys that the server expired because we looked at them.
-    pub expired: f64,
 }
 
 /// Why counters could not simply be subtracted: a closed set.
@@ -191,16 +190,16 @@ impl NodeCounters {
             Change::Restart => OwnLookups::default(),
             _ => now.own.since(before.own),
         };
-        self.totals.expired += less(change.rise(&[(old.expired, new.expired)], 0), own.expired);
-        self.totals.evicted += less(change.rise(&[(old.evicted, new.evicted)], 0), 0.0);
+        self.totals.expired += change.rise(&[(old.expired, new.expired)], 0).unwrap_or(0.0);
+        self.totals.evicted += change.rise(&[(old.evicted, new.evicted)], 0).unwrap_or(0.0);
         self.add_flushes(change.flushes(before, now));
         // A server sets hits and misses back together, so either one that fell speaks for both.
         let pair = [(old.hits, new.hits), (old.misses, new.misses)];
         let unknown = uncertain && change != Change::Restart;
         match (change.rise(&pair, 0), change.rise(&pair, 1)) {
             (Some(hits), Some(misses)) if !unknown => {
-                self.totals.hits += less(Some(hits), own.hits);
-                self.totals.misses += less(Some(misses), own.misses);
+                self.totals.hits += (hits - own.hits).max(0.0);
+                self.totals.misses += (misses - own.misses).max(0.0);
                 Interval::Counted
             }
             _ => Interval::Dropped,
@@ -227,15 +226,6 @@ impl NodeCounters {
 
 impl OwnLookups {
     fn since(self, before: OwnLookups) -> OwnLookups {
-        OwnLookups {
-            hits: self.hits - before.hits,
-            misses: self.misses - before.misses,
-            expired: self.expired - before.expired,
-        }
+        OwnLookups { hits: self.hits - before.hits, misses: self.misses - before.misses }
     }
-}
-
-/// A rise without our own share; what is not known adds nothing.
-fn less(rise: Option<f64>, own: f64) -> f64 {
-    (rise.unwrap_or(0.0) - own).max(0.0)
 }

@@ -140,7 +140,6 @@ impl Node {
     pub fn note_own(&mut self, more: OwnLookups) {
         self.own.hits += more.hits;
         self.own.misses += more.misses;
-        self.own.expired += more.expired;
     }
 
     /// Gives the connection up because commands on it were cut off: their answers may come late,

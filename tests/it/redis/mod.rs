@@ -217,7 +217,7 @@ async fn what_our_own_commands_did_is_taken_out() {
     for key in ["a", "a", "b"] {
         connection.ask(&ask(key)).await.unwrap();
     }
-    node.note_own(OwnLookups { hits: 2.0, misses: 1.0, expired: 0.0 });
+    node.note_own(OwnLookups { hits: 2.0, misses: 1.0 });
     redis.cli(&["GET", "a"]);
     node.poll().await.unwrap();
     assert_eq!(lookups(&node), (1.0, 0.0));
