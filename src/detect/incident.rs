@@ -40,6 +40,19 @@ pub struct Incident {
     pub latency_p99: Option<f64>,
     /// The figures behind the verdict: name and value, most telling first.
     pub evidence: Vec<(&'static str, f64)>,
+    /// The keys to blame, by pattern, the worst first; empty while nobody looked at keys.
+    pub suspects: Vec<Suspect>,
+}
+
+/// Keys of one shape that took a share of the misses.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Suspect {
+    /// The keys' common shape, such as `user:*`, or the key itself when it is only one.
+    pub pattern: Vec<u8>,
+    /// Their share of the misses that were looked at, 0 to 1.
+    pub share: f64,
+    /// One of them, where key names may be shown.
+    pub example: Option<Vec<u8>>,
 }
 
 impl Incident {
@@ -61,6 +74,7 @@ impl Incident {
             latency_p50: None,
             latency_p99: None,
             evidence: Vec::new(),
+            suspects: Vec::new(),
         }
     }
 

@@ -20,6 +20,6 @@ pub mod thresholds;
 pub use cause::Cause;
 pub use detector::{Detector, Verdict};
 pub use evidence::SignalKind;
-pub use incident::{Change, Incident, IncidentLog};
+pub use incident::{Change, Incident, IncidentLog, Suspect};
 pub use state::State;
 pub use thresholds::Thresholds;

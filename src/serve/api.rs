@@ -7,7 +7,8 @@ use serde::{Serialize, Serializer};
 
 use super::state::State;
 use super::time::rfc3339;
-use crate::detect::{Incident, SignalKind};
+use super::{keys, runbook};
+use crate::detect::{Incident, SignalKind, Suspect};
 use crate::reading::BySource;
 use crate::signal::ttl::{
     DUE_WINDOWS, Estimate, Forecast, TTL_BOUNDS, TtlPicture, Watched, WatchedState, Wave,
@@ -162,8 +163,18 @@ pub(super) struct IncidentJson<'a> {
     score: f64,
     p_value: Option<f64>,
     evidence: Figures<'a>,
+    suspects: Vec<SuspectJson>,
+    /// What to do now, in Markdown; the runbook has it in context.
+    advice: &'static str,
     /// The path of the cause's runbook on this server.
     runbook: String,
+}
+
+#[derive(Debug, Serialize)]
+struct SuspectJson {
+    pattern: String,
+    share: f64,
+    example: Option<String>,
 }
 
 /// Figures by name, in the order they have: the most telling first.
@@ -234,6 +245,8 @@ impl<'a> IncidentJson<'a> {
             score: incident.score,
             p_value: incident.p_value,
             evidence: Figures(&incident.evidence),
+            suspects: incident.suspects.iter().map(suspect).collect(),
+            advice: runbook::now(incident.cause),
             runbook: format!("/runbooks/{}", incident.cause.as_str()),
         }
     }
@@ -250,6 +263,14 @@ pub(super) fn newest_first<'a>(
     let mut all: Vec<_> = caches.into_iter().flat_map(of_cache).collect();
     all.sort_by(|(_, a), (_, b)| b.started_at.total_cmp(&a.started_at));
     all
+}
+
+fn suspect(suspect: &Suspect) -> SuspectJson {
+    SuspectJson {
+        pattern: keys::text(&suspect.pattern),
+        share: suspect.share,
+        example: suspect.example.as_deref().map(keys::text),
+    }
 }
 
 fn sources(figure: BySource<Option<f64>>) -> SourcesJson {

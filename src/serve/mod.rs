@@ -5,10 +5,12 @@
 
 mod api;
 mod history;
+mod keys;
 mod listener;
 mod metrics;
 mod page;
 mod query;
+mod runbook;
 mod state;
 mod time;
 
@@ -95,7 +97,7 @@ fn routes(state: Arc<Served>) -> Router {
         .route("/api/v1/incidents", get(incidents))
         .route("/api/v1/history", get(history))
         .route("/", get(person))
-        .route("/runbooks/{name}", get(runbook))
+        .route("/runbooks/{name}", get(runbook_page))
         .route("/assets/page.css", get(|| asset("text/css; charset=utf-8", page::STYLE)))
         .route("/assets/page.js", get(|| asset("text/javascript; charset=utf-8", page::SCRIPT)))
         .route("/assets/icon.svg", get(|| asset("image/svg+xml", page::ICON)))
@@ -203,7 +205,7 @@ async fn person(State(served): State<Arc<Served>>, uri: Uri) -> Result<Response,
     Ok(html(text))
 }
 
-async fn runbook(Path(name): Path<String>) -> Response {
+async fn runbook_page(Path(name): Path<String>) -> Response {
     match shipped::runbook(&name) {
         Some(text) => html(page::runbook(&name, text)),
         None => {

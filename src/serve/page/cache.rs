@@ -2,9 +2,12 @@
 
 use super::expiry;
 use super::html::Html;
+use super::incidents::suspects;
+use super::markdown;
 use super::words::{self, latency, maybe, number, percent};
 use crate::detect::{Incident, SignalKind};
 use crate::reading::BySource;
+use crate::serve::runbook;
 use crate::serve::state::State;
 use crate::serve::time::{short, span};
 use crate::snapshot::Snapshot;
@@ -98,8 +101,12 @@ fn stampede(page: &mut Html, incident: &Incident, now: f64) {
         }
         page.raw(".");
     }
-    page.raw("</p>\n<p><a class=\"runbook-link\" href=\"runbooks/");
-    page.text(incident.cause.as_str()).raw("\">Runbook: what to do now</a></p>\n");
+    page.raw("</p>\n");
+    suspects(page, &incident.suspects);
+    page.raw("<div class=\"advice\">\n");
+    markdown::render(page, runbook::now(incident.cause), "runbooks/");
+    page.raw("<p><a class=\"runbook-link\" href=\"runbooks/");
+    page.text(incident.cause.as_str()).raw("\">The whole runbook</a></p>\n</div>\n");
 }
 
 fn figures(page: &mut Html, cache: &Snapshot) {

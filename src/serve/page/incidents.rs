@@ -3,8 +3,9 @@
 use super::html::Html;
 use super::words::{self, latency, maybe, number};
 use crate::board::View;
-use crate::detect::Incident;
+use crate::detect::{Incident, Suspect};
 use crate::serve::api::newest_first;
+use crate::serve::keys;
 use crate::serve::time::{short, span};
 use crate::snapshot::Snapshot;
 
@@ -12,7 +13,7 @@ use crate::snapshot::Snapshot;
 const SHOWN: usize = 50;
 
 pub(super) fn section(page: &mut Html, view: &View, now: f64) {
-    page.raw("<section class=\"incidents\" data-live=\"incidents\">\n<h2>Incidents</h2>\n");
+    page.raw("<section class=\"incidents\" id=\"incidents\" data-live=\"incidents\">\n<h2>Incidents</h2>\n");
     let all = newest_first(view.caches.iter().map(AsRef::as_ref));
     if all.is_empty() {
         page.raw("<p>None since the exporter started.</p>\n");
@@ -59,5 +60,24 @@ fn entry(page: &mut Html, cache: &Snapshot, incident: &Incident, now: f64) {
         page.raw(" · ").text(label).raw(" <b>").text(quantity).raw("</b>");
     }
     page.raw(" · <a href=\"runbooks/").text(incident.cause.as_str());
-    page.raw("\">runbook</a></p></details>\n");
+    page.raw("\">runbook</a></p>\n");
+    suspects(page, &incident.suspects);
+    page.raw("</details>\n");
+}
+
+/// The keys to blame, worst first.
+pub(super) fn suspects(page: &mut Html, suspects: &[Suspect]) {
+    if suspects.is_empty() {
+        return;
+    }
+    page.raw("<p class=\"suspects\">Suspects: ");
+    for (place, suspect) in suspects.iter().enumerate() {
+        page.raw(if place == 0 { "<code>" } else { ", <code>" });
+        page.text(keys::text(&suspect.pattern)).raw("</code> ");
+        page.text(words::percent(suspect.share)).raw(" of the misses");
+        if let Some(example) = &suspect.example {
+            page.raw(" (as <code>").text(keys::text(example)).raw("</code>)");
+        }
+    }
+    page.raw("</p>\n");
 }

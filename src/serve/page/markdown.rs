@@ -3,9 +3,9 @@
 
 use super::html::Html;
 
-/// Adds a text to a page.
-pub(super) fn render(page: &mut Html, markdown: &str) {
-    let mut writer = Writer { page, open: Block::None, text: String::new() };
+/// Adds a text to a page; `runbooks` is the path from the page to the runbooks.
+pub(super) fn render(page: &mut Html, markdown: &str, runbooks: &'static str) {
+    let mut writer = Writer { page, runbooks, open: Block::None, text: String::new() };
     for line in markdown.lines() {
         writer.line(line);
     }
@@ -36,6 +36,7 @@ enum List {
 
 struct Writer<'a> {
     page: &'a mut Html,
+    runbooks: &'static str,
     open: Block,
     /// The running paragraph or list item, lines joined.
     text: String,
@@ -53,7 +54,7 @@ impl Writer<'_> {
         } else if let Some((level, heading)) = heading(line) {
             self.close();
             self.page.raw(if level == 1 { "<h1>" } else { "<h2>" });
-            inline(self.page, heading);
+            inline(self.page, self.runbooks, heading);
             self.page.raw(if level == 1 { "</h1>\n" } else { "</h2>\n" });
         } else if line.starts_with('|') {
             self.row(trimmed);
@@ -119,7 +120,7 @@ impl Writer<'_> {
             self.page.raw("<div class=\"wide\"><table><thead><tr>");
             for cell in cells() {
                 self.page.raw("<th>");
-                inline(self.page, cell);
+                inline(self.page, self.runbooks, cell);
                 self.page.raw("</th>");
             }
             self.page.raw("</tr></thead><tbody>\n");
@@ -128,7 +129,7 @@ impl Writer<'_> {
             self.page.raw("<tr>");
             for cell in cells() {
                 self.page.raw("<td>");
-                inline(self.page, cell);
+                inline(self.page, self.runbooks, cell);
                 self.page.raw("</td>");
             }
             self.page.raw("</tr>\n");
@@ -138,7 +139,7 @@ impl Writer<'_> {
     /// Writes the running text out.
     fn flush(&mut self) {
         let text = std::mem::take(&mut self.text);
-        inline(self.page, text.trim());
+        inline(self.page, self.runbooks, text.trim());
     }
 
     fn close(&mut self) {
@@ -169,7 +170,7 @@ fn numbered(line: &str) -> Option<&str> {
 }
 
 /// Text with `code`, **bold** and links; a mark without its partner is a character.
-fn inline(page: &mut Html, mut text: &str) {
+fn inline(page: &mut Html, runbooks: &'static str, mut text: &str) {
     while let Some(at) = text.find(['`', '*', '[']) {
         let (before, rest) = text.split_at(at);
         page.text(before);
@@ -178,11 +179,11 @@ fn inline(page: &mut Html, mut text: &str) {
             after
         } else if let Some((bold, after)) = between(rest, "**", "**") {
             page.raw("<strong>");
-            inline(page, bold);
+            inline(page, runbooks, bold);
             page.raw("</strong>");
             after
         } else if let Some((label, name, after)) = link(rest) {
-            page.raw("<a href=\"").text(name).raw("\">").text(label).raw("</a>");
+            page.raw("<a href=\"").raw(runbooks).text(name).raw("\">").text(label).raw("</a>");
             after
         } else {
             // All three marks are one byte long.
@@ -212,7 +213,7 @@ mod tests {
 
     fn html(markdown: &str) -> String {
         let mut page = Html::default();
-        render(&mut page, markdown);
+        render(&mut page, markdown, "");
         page.into_string()
     }
 

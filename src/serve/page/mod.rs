@@ -69,7 +69,7 @@ pub(super) fn runbook(name: &str, markdown: &str) -> String {
     );
     page.text(name).raw(" · runbook</title>\n</head>\n<body class=\"runbook\">\n");
     page.raw("<p><a href=\"../\">← all caches</a></p>\n");
-    markdown::render(&mut page, markdown);
+    markdown::render(&mut page, markdown, "");
     page.raw("</body>\n</html>\n");
     page.into_string()
 }
@@ -108,5 +108,5 @@ fn header(page: &mut Html, view: &View, now: f64) {
         page.raw("\" data-state=\"").text(state.as_str()).raw("\">");
         page.text(&cache.cache).raw(" <b>").text(words::of_state(state)).raw("</b></a>");
     }
-    page.raw("</nav>\n<p class=\"stale\" id=\"stale\" role=\"alert\" hidden></p>\n</header>\n");
+    page.raw("<a class=\"chip\" href=\"#incidents\">incidents</a></nav>\n<p class=\"stale\" id=\"stale\" role=\"alert\" hidden></p>\n</header>\n");
 }

@@ -33,11 +33,21 @@ fn an_incident_has_its_figures_and_both_forms_of_its_times() {
         ("peak_misses_per_second", json!(640.0)),
         ("excess_misses", json!(4600.0)),
         ("excess_loads", json!(4550.0)),
+        (
+            "suspects",
+            json!([
+                {"pattern": "front", "share": 0.93, "example": null},
+                {"pattern": "user:*", "share": 0.05, "example": "user:<i>\\xff"},
+            ]),
+        ),
+        ("runbook", json!("/runbooks/hot_key")),
         ("evidence", json!({"hot_key_share": 0.93, "misses_per_expiry": 120.0})),
     ] {
         assert_eq!(running[key], expected, "{key}");
     }
+    assert!(running["advice"].as_str().unwrap().starts_with("It ends when the first load"));
     assert_eq!(all[1]["cause"], "cold_start");
+    assert_eq!(all[1]["suspects"], json!([]));
     assert_eq!(all[1]["ended_at"], "2026-11-30T11:01:22.500Z");
     assert_eq!(all[1]["excess_loads"], Value::Null);
 }

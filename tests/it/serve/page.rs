@@ -73,6 +73,10 @@ fn without_scripts_the_page_says_what_is_wrong_since_when_and_what_it_costs() {
         "60.0 % of the group, within 2 s; expected cost 80 more misses/s at its peak (70 to 96).",
         "<tr><td>front</td><td>in 13 s</td></tr>",
         "<tr><td>menu</td><td><span class=\"down\">missing</span></td></tr>",
+        "Suspects: <code>front</code> 93.0 % of the misses, <code>user:*</code> 5.0 % of the misses",
+        "(as <code>user:&lt;i&gt;\\xff</code>)",
+        // The runbook's first aid.
+        "It ends when the first load is written back",
         "NO ANSWER",
         "Not polled yet",
     ] {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use stampede_exporter::board::View;
-use stampede_exporter::detect::{Cause, Incident, IncidentLog, Verdict};
+use stampede_exporter::detect::{Cause, Incident, IncidentLog, Suspect, Verdict};
 use stampede_exporter::reading::{BySource, Source};
 use stampede_exporter::signal::ttl::{
     Estimate, Forecast, GroupTtl, Rounds, TTL_BOUNDS, TtlPicture, Watched, WatchedState, Wave,
@@ -122,6 +122,14 @@ pub fn running() -> Incident {
         latency_p50: Some(0.025),
         latency_p99: Some(3.1),
         evidence: vec![("hot_key_share", 0.93), ("misses_per_expiry", 120.0)],
+        suspects: vec![
+            Suspect { pattern: b"front".into(), share: 0.93, example: None },
+            Suspect {
+                pattern: b"user:*".into(),
+                share: 0.05,
+                example: Some(b"user:<i>\xff".into()),
+            },
+        ],
         ..Incident::new(Cause::HotKey, Source::App, NOON - 10.0)
     }
 }
