@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use stampede_exporter::shipped::{DASHBOARD, RULES};
+use stampede_exporter::shipped::{DASHBOARD, RULES, RUNBOOKS};
 
 use crate::support::exporter::Exporter;
 use crate::support::prometheus::{Prometheus, number};
@@ -70,6 +70,8 @@ fn a_stampede_reaches_the_alert_and_every_panel() {
     });
     every_rule_works(&prometheus, &mut shop);
     every_query_finds_data(&prometheus, &mut shop, begin);
+    every_runbook_asks_what_can_be_answered(&prometheus);
+    every_name_is_exported(&exporter);
 }
 
 /// Every rule has been evaluated without error, every recording rule has recorded, and nothing says
@@ -138,6 +140,33 @@ fn every_query_finds_data(prometheus: &Prometheus, shop: &mut Shop, begin: f64) 
                     some(values.flatten().filter_map(|pair| number(&pair[1])).collect())
                 });
             }
+        }
+    }
+}
+
+/// A query that somebody pastes at 3 a.m. must be one.
+fn every_runbook_asks_what_can_be_answered(prometheus: &Prometheus) {
+    for (name, text) in RUNBOOKS {
+        let blocks = text.split("```").skip(1).step_by(2);
+        let lines = blocks.flat_map(str::lines).map(|l| l.split(" #").next().unwrap_or_default());
+        for line in lines.filter(|line| line.contains("stampede_")) {
+            let error = prometheus.error(&line.replace("NAME", "shop"));
+            assert_eq!(error, None, "{name}: {line}");
+        }
+    }
+}
+
+/// A metric that is misspelled in a rule and in its unit test alike.
+fn every_name_is_exported(exporter: &Exporter) {
+    let page = exporter.get("/metrics").body;
+    let runbooks = RUNBOOKS.iter().map(|(_, text)| *text);
+    for text in [RULES, DASHBOARD].into_iter().chain(runbooks) {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != ':');
+        for word in words.filter(|word| word.starts_with("stampede_")) {
+            let sample = |line: &str| {
+                line.strip_prefix(word).is_some_and(|rest| rest.starts_with(['{', ' ']))
+            };
+            assert!(page.lines().any(sample), "{word} is not on the page");
         }
     }
 }

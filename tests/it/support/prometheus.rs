@@ -73,6 +73,13 @@ impl Prometheus {
         self.result(&format!("/api/v1/query?query={}", encoded(expr)))
     }
 
+    /// What Prometheus finds wrong with an expression, if anything.
+    pub fn error(&self, expr: &str) -> Option<String> {
+        let target = format!("/api/v1/query?query={}", encoded(expr));
+        let (status, body) = self.get(&target).expect("Prometheus answers");
+        (status != 200).then_some(body)
+    }
+
     /// The series of an expression between two times, a point a second.
     pub fn query_range(&self, expr: &str, from: f64, to: f64) -> Vec<Value> {
         let expr = encoded(expr);
