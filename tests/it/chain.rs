@@ -74,6 +74,43 @@ fn a_stampede_reaches_the_alert_and_every_panel() {
     every_name_is_exported(&exporter);
 }
 
+/// The same keys, once written with one TTL and once with a tenth of jitter on it.
+#[test]
+fn a_wave_is_announced_before_it_breaks_and_jitter_is_none() {
+    let spread = "for i = 1, 20000 do redis.call('SET', 'old:' .. i, 'x', 'EX', 60 + i % 3600) end";
+    let (wave, jitter) = (Redis::start(), Redis::start());
+    wave.cli(&["EVAL", spread, "0"]);
+    let batch = "for i = 1, 5000 do redis.call('SET', 'batch:' .. i, 'x', 'EX', 120) end";
+    wave.cli(&["EVAL", batch, "0"]);
+    let batch = "for i = 1, 24000 do redis.call('SET', 'batch:' .. i, 'x', 'PX', 108000 + i) end";
+    jitter.cli(&["EVAL", batch, "0"]);
+    let exporter = Exporter::start_configured(&format!(
+        "defaults:\n  \
+           ttl: {{ keys_per_second: 2000, groups: [{{ name: batch, match: 'batch:*' }}] }}\n\
+         caches:\n\
+         - {{ name: wave, redis: {{ addr: '{}' }} }}\n\
+         - {{ name: jitter, redis: {{ addr: '{}' }} }}\n",
+        wave.url(),
+        jitter.url(),
+    ));
+    let sampled = |cache| {
+        let series = format!("stampede_ttl_sample_keys{{cache=\"{cache}\"}}");
+        wait_for_within(LIMIT, "a sample", || exporter.metric(&series).filter(|n| *n >= 5000.0))
+    };
+    sampled("wave");
+    sampled("jitter");
+    let prometheus = Prometheus::start(exporter.port, RULES);
+    let alert = wait_for_within(LIMIT, "the wave is announced", || {
+        prometheus.firing("CacheExpiryWaveAhead").pop()
+    });
+    assert_eq!(alert["labels"]["cache"], "wave", "{alert}");
+    let text = alert["annotations"]["description"].as_str().expect("a description");
+    assert!(text.contains("Most of them: group batch."), "{text}");
+    let jitter = prometheus.query(r#"cache:stampede_expiry_peak_contrast:ratio{cache="jitter"}"#);
+    assert!(!jitter.is_empty(), "the other cache was looked at, too");
+    assert_eq!(prometheus.firing("CacheExpiryWaveAhead").len(), 1, "jitter is no wave");
+}
+
 /// Every rule has been evaluated without error, every recording rule has recorded, and nothing says
 /// that a source is missing.
 fn every_rule_works(prometheus: &Prometheus, shop: &mut Shop) {
