@@ -1,0 +1,180 @@
+//! The rules that are compared: ours, and what people use without it.
+
+use stampede_exporter::detect::{Cause, Change, Detector, Thresholds};
+use stampede_exporter::signal::sample::Sample;
+
+use crate::world::polled;
+
+/// When a rule spoke.
+#[derive(Clone, Copy, Debug)]
+pub struct Alarm {
+    pub time: f64,
+    /// What it said is the cause, once it was sure; only ours says one.
+    pub cause: Option<Cause>,
+}
+
+/// The rules.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Rule {
+    /// Ours at this poll interval, seconds.
+    Ours(usize),
+    /// `rate(m[1m]) > 2 * avg_over_time(rate(m[1m])[1h:1m])` for 30 s, scraped and evaluated at
+    /// this interval.
+    Reference(usize),
+    /// More than three standard deviations over the moving mean of the miss rate.
+    ThreeSigma,
+    /// Hit ratio of the last minute below 0.80 for 30 s.
+    StaticRatio,
+}
+
+impl Rule {
+    pub fn name(self) -> String {
+        match self {
+            Rule::Ours(seconds) => format!("ours, {seconds} s polls"),
+            Rule::Reference(seconds) => format!("reference rule, {seconds} s scrapes"),
+            Rule::ThreeSigma => "3-sigma moving average".to_owned(),
+            Rule::StaticRatio => "hit ratio < 0.80 for 30 s".to_owned(),
+        }
+    }
+
+    /// Every time the rule begins to fire.
+    pub fn alarms(self, samples: &[Sample], thresholds: &Thresholds) -> Vec<Alarm> {
+        match self {
+            Rule::Ours(1) => ours(samples, thresholds),
+            Rule::Ours(seconds) => ours(&polled(samples, seconds), thresholds),
+            Rule::Reference(seconds) => reference(&polled(samples, seconds), seconds as f64),
+            Rule::ThreeSigma => three_sigma(samples),
+            Rule::StaticRatio => static_ratio(samples),
+        }
+    }
+}
+
+fn ours(samples: &[Sample], thresholds: &Thresholds) -> Vec<Alarm> {
+    let mut detector = Detector::new(thresholds.clone());
+    let mut alarms: Vec<Alarm> = Vec::new();
+    for sample in samples {
+        for change in detector.observe(sample).changes {
+            match change {
+                Change::Started(incident) => {
+                    alarms.push(Alarm { time: sample.time, cause: Some(incident.cause) });
+                }
+                Change::Resumed(incident) => {
+                    alarms.push(Alarm { time: sample.time, cause: Some(incident.cause) });
+                }
+                Change::Settled(incident) => {
+                    if let Some(last) = alarms.last_mut() {
+                        last.cause = Some(incident.cause);
+                    }
+                }
+                Change::CauseChanged { .. } | Change::Ended(_) => {}
+            }
+        }
+    }
+    alarms
+}
+
+/// A cumulative counter of misses as it was scraped: time and value, resets added up as `rate`
+/// does.
+fn counter(samples: &[Sample]) -> Vec<(f64, f64)> {
+    let mut total = 0.0;
+    samples
+        .iter()
+        .map(|sample| {
+            total += sample.lookups.redis.map_or(0.0, |lookups| lookups.misses);
+            (sample.time, total)
+        })
+        .collect()
+}
+
+/// `rate(m[1m])` at `time`: the increase between the first and the last scrape of the last minute,
+/// over their distance; `None` with fewer than two.
+fn rate(counter: &[(f64, f64)], time: f64) -> Option<f64> {
+    let end = counter.partition_point(|(at, _)| *at <= time);
+    let start = counter.partition_point(|(at, _)| *at <= time - 60.0);
+    let window = counter.get(start..end)?;
+    let (first, last) = (window.first()?, window.last()?);
+    (last.0 > first.0).then(|| (last.1 - first.1) / (last.0 - first.0))
+}
+
+fn reference(samples: &[Sample], interval: f64) -> Vec<Alarm> {
+    let counter = counter(samples);
+    let end = samples.last().map_or(0.0, |sample| sample.time);
+    let minutes: Vec<Option<f64>> =
+        (0..=(end / 60.0) as usize).map(|minute| rate(&counter, minute as f64 * 60.0)).collect();
+    let mut pending = Pending::default();
+    let mut alarms = Vec::new();
+    let mut time = interval;
+    while time <= end {
+        let last = (time / 60.0) as usize;
+        let hour: Vec<f64> = (0..60)
+            .filter_map(|back| minutes.get(last.checked_sub(back)?).copied().flatten())
+            .collect();
+        let mean = hour.iter().sum::<f64>() / hour.len().max(1) as f64;
+        let over = !hour.is_empty() && rate(&counter, time).is_some_and(|now| now > 2.0 * mean);
+        pending.step(time, over, 30.0, &mut alarms);
+        time += interval;
+    }
+    alarms
+}
+
+fn three_sigma(samples: &[Sample]) -> Vec<Alarm> {
+    const KEEP: f64 = 0.998_845_4; // a half-life of ten minutes
+    let (mut mean, mut square, mut weight) = (0.0, 0.0, 0.0_f64);
+    let mut pending = Pending::default();
+    let mut alarms = Vec::new();
+    for sample in samples {
+        let Some(lookups) = sample.lookups.redis else { continue };
+        let rate = lookups.misses / sample.dt;
+        if weight > 0.0 && sample.time > 120.0 {
+            let (mean, square): (f64, f64) = (mean / weight, square / weight);
+            let deviation: f64 = (square - mean * mean).max(0.0);
+            pending.step(sample.time, rate > mean + 3.0 * deviation.sqrt(), 0.0, &mut alarms);
+        }
+        mean = mean * KEEP + rate;
+        square = square * KEEP + rate * rate;
+        weight = weight * KEEP + 1.0;
+    }
+    alarms
+}
+
+fn static_ratio(samples: &[Sample]) -> Vec<Alarm> {
+    let mut pending = Pending::default();
+    let mut alarms = Vec::new();
+    let (mut hits, mut misses, mut oldest) = (0.0, 0.0, 0);
+    for (index, sample) in samples.iter().enumerate() {
+        let count = |sample: &Sample| {
+            sample.lookups.redis.map_or((0.0, 0.0), |lookups| (lookups.hits, lookups.misses))
+        };
+        let (new_hits, new_misses) = count(sample);
+        (hits, misses) = (hits + new_hits, misses + new_misses);
+        while oldest < index && samples[oldest].time <= sample.time - 60.0 {
+            let (old_hits, old_misses) = count(&samples[oldest]);
+            (hits, misses) = (hits - old_hits, misses - old_misses);
+            oldest += 1;
+        }
+        let total = hits + misses;
+        pending.step(sample.time, total > 0.0 && hits / total < 0.80, 30.0, &mut alarms);
+    }
+    alarms
+}
+
+/// The `for` of an alerting rule.
+#[derive(Default)]
+struct Pending {
+    since: Option<f64>,
+    firing: bool,
+}
+
+impl Pending {
+    fn step(&mut self, time: f64, over: bool, hold: f64, alarms: &mut Vec<Alarm>) {
+        if !over {
+            (self.since, self.firing) = (None, false);
+            return;
+        }
+        let since = *self.since.get_or_insert(time);
+        if !self.firing && time - since >= hold {
+            self.firing = true;
+            alarms.push(Alarm { time, cause: None });
+        }
+    }
+}
