@@ -54,15 +54,13 @@ impl Run {
     pub fn of(scenario: &Scenario, seed: u64) -> Run {
         let mut world = World::new(scenario, seed);
         let mut samples = Vec::with_capacity(scenario.seconds);
-        let mut gap = 0.0;
+        let mut unpolled = Vec::new();
         for second in 0..scenario.seconds {
-            let sample = world.second(second as f64);
-            if world.missing(second as f64) {
-                gap += 1.0;
-                continue;
+            unpolled.push(world.second(second as f64));
+            if !world.missing(second as f64) {
+                samples.extend(polled(&unpolled, unpolled.len()));
+                unpolled.clear();
             }
-            samples.push(Sample { dt: sample.dt + gap, ..scaled(sample, 1.0 + gap) });
-            gap = 0.0;
         }
         let Trouble::Stampede(stampede) = scenario.trouble else {
             return Run { samples, truth: None, cause: None };
@@ -282,29 +280,6 @@ impl<'a> World<'a> {
         // The top key is found in a sample of what is missed.
         let seen = self.draw.part(50.0, share) / 50.0;
         sample.hot_key_share = self.counted.share.then_some(seen);
-    }
-}
-
-/// A poll that stands for several seconds, from the counts of one of them.
-fn scaled(sample: Sample, seconds: f64) -> Sample {
-    let times = |value: Option<f64>| value.map(|value| value * seconds);
-    Sample {
-        lookups: BySource {
-            redis: sample.lookups.redis.map(|lookups| Lookups {
-                hits: lookups.hits * seconds,
-                misses: lookups.misses * seconds,
-            }),
-            app: None,
-        },
-        expired: times(sample.expired),
-        evicted: times(sample.evicted),
-        errors: times(sample.errors),
-        not_found: times(sample.not_found),
-        loads: times(sample.loads),
-        coalesced: times(sample.coalesced),
-        lock_acquired: times(sample.lock_acquired),
-        lock_failed: times(sample.lock_failed),
-        ..sample
     }
 }
 

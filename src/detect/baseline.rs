@@ -69,6 +69,8 @@ pub(crate) struct Level {
     blocks: f64,
     block_weight: f64,
     block: Block,
+    /// How far off the last stretch was, and its mean.
+    last: Option<(f64, f64)>,
     dispersion: f64,
     relative_variance: f64,
 }
@@ -150,14 +152,20 @@ impl Level {
         self.relative_variance = self.relative(thresholds);
     }
 
+    /// The dispersion is taken from one stretch to the next, where wander cancels; what is left over
+    /// in whole blocks is the wander.
     fn scatter(&mut self, seen: f64, mean: f64, fade: &Fade, thresholds: &Thresholds) {
         if mean < LEAST_MEAN {
             return;
         }
-        let square = (seen - mean) * (seen - mean) / mean;
-        self.squares = self.squares * fade.dispersion + square * fade.seconds;
-        self.square_seconds = self.square_seconds * fade.dispersion + fade.seconds;
-        self.dispersion = self.current_dispersion();
+        let off = seen - mean;
+        if let Some((last_off, last_mean)) = self.last {
+            let square = (off - last_off) * (off - last_off) / (mean + last_mean);
+            self.squares = self.squares * fade.dispersion + square * fade.seconds;
+            self.square_seconds = self.square_seconds * fade.dispersion + fade.seconds;
+            self.dispersion = self.current_dispersion();
+        }
+        self.last = Some((off, mean));
         self.block.seconds += fade.seconds;
         self.block.events += seen;
         self.block.mean += mean;

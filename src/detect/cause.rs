@@ -111,8 +111,19 @@ const MOST: f64 = 0.5;
 const TRAFFIC_RISE: f64 = 0.3;
 /// Share of the usual hits that must still be there if the extra misses come on top of them.
 const HITS_KEPT: f64 = 0.9;
+/// Share of the lookups that one hot key takes at the least.
+const NOTABLE_SHARE: f64 = 0.05;
 /// The key count stands still within this.
 const KEYS_STEADY: f64 = 0.02;
+
+/// A cause and how strong its sign is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Finding {
+    /// The cause.
+    pub(crate) cause: Cause,
+    /// Place of its sign in the order of strength, 0 the strongest.
+    pub(crate) rank: usize,
+}
 
 /// What is known about the first seconds of a stampede.
 #[derive(Debug, Clone, Copy)]
@@ -134,32 +145,33 @@ pub(crate) struct Scene<'a> {
 impl Scene<'_> {
     /// The first cause whose tell-tale is there. What names a cause by itself comes before what
     /// only fits it.
-    pub(crate) fn cause(&self, thresholds: &Thresholds) -> Cause {
+    pub(crate) fn finding(&self, thresholds: &Thresholds) -> Finding {
+        let happened = |cause: Cause| self.event.is_some_and(|event| event.cause() == cause);
         let share = self.facts.hot_key_share;
-        if self.calls_fail(thresholds) || (self.failing && self.event.is_none()) {
-            Cause::Avalanche
-        } else if let Some(event) = self.event.filter(|event| event.cause() == Cause::ColdStart) {
-            event.cause()
-        } else if self.explains(Stream::NotFound, thresholds.not_found_share, thresholds) {
-            Cause::Penetration
-        } else if share.is_some_and(|share| share >= thresholds.hot_key_share) {
-            Cause::HotKey
-        } else if self.wave_due {
-            Cause::SynchronizedExpiry
-        } else if let Some(event) = self.event {
-            event.cause()
-        } else if self.explains(Stream::Evicted, thresholds.expiries_per_miss, thresholds) {
-            Cause::Eviction
-        } else if self.explains(Stream::Expired, thresholds.expiries_per_miss, thresholds) {
-            Cause::SynchronizedExpiry
-        } else if self.misses_come_on_top() {
-            Cause::Penetration
-        } else if share.is_none()
-            && (self.locks_refused(thresholds) || self.few_keys_miss(thresholds))
-        {
-            Cause::HotKey
-        } else {
-            Cause::Unknown
+        let few = thresholds.expiries_per_miss;
+        let signs: [(Cause, &dyn Fn() -> bool); 10] = [
+            (Cause::Avalanche, &|| {
+                self.explains(Stream::Errors, thresholds.error_share, thresholds)
+                    || (self.failing && self.event.is_none())
+            }),
+            (Cause::ColdStart, &|| happened(Cause::ColdStart)),
+            (Cause::Penetration, &|| {
+                self.explains(Stream::NotFound, thresholds.not_found_share, thresholds)
+            }),
+            (Cause::HotKey, &|| share.is_some_and(|share| share >= thresholds.hot_key_share)),
+            (Cause::SynchronizedExpiry, &|| self.wave_due),
+            (Cause::Invalidation, &|| happened(Cause::Invalidation)),
+            (Cause::Eviction, &|| self.explains(Stream::Evicted, few, thresholds)),
+            (Cause::SynchronizedExpiry, &|| self.explains(Stream::Expired, few, thresholds)),
+            (Cause::Penetration, &|| self.misses_come_on_top()),
+            (Cause::HotKey, &|| {
+                share.is_none() && (self.locks_refused(thresholds) || self.few_keys_miss(few))
+            }),
+        ];
+        let first = signs.iter().position(|(_, there)| there());
+        match first.and_then(|rank| Some((rank, signs.get(rank)?.0))) {
+            Some((rank, cause)) => Finding { cause, rank },
+            None => Finding { cause: Cause::Unknown, rank: signs.len() },
         }
     }
 
@@ -189,10 +201,6 @@ impl Scene<'_> {
     fn misses_per_expiry(&self) -> Option<f64> {
         let misses = self.facts.best_lookups()?.misses;
         self.facts.expired.filter(|expired| *expired > 0.0).map(|expired| misses / expired)
-    }
-
-    fn calls_fail(&self, thresholds: &Thresholds) -> bool {
-        self.explains(Stream::Errors, thresholds.error_share, thresholds)
     }
 
     /// Whether a stream stands out and its rise is at least `share` of the extra misses.
@@ -225,11 +233,14 @@ impl Scene<'_> {
         refused.is_some_and(|score| score >= 1.0)
     }
 
-    /// Whether many misses fall on few keys: hardly any key expired or was evicted, none is gone.
-    fn few_keys_miss(&self, thresholds: &Thresholds) -> bool {
-        let few = thresholds.expiries_per_miss * self.excess_misses;
+    /// Whether many misses fall on few keys: hardly any key expired or was evicted, none is gone,
+    /// and too many lookups miss for it to be something that a few absent keys more could do.
+    fn few_keys_miss(&self, expiries_per_miss: f64) -> bool {
+        let few = expiries_per_miss * self.excess_misses;
         let excess = |stream| self.streams.excess(stream, self.facts);
-        excess(Stream::Expired).is_some_and(|expired| expired < few)
+        let lookups = self.facts.best_lookups().map_or(0.0, |lookups| lookups.total());
+        self.excess_misses >= NOTABLE_SHARE * lookups
+            && excess(Stream::Expired).is_some_and(|expired| expired < few)
             && excess(Stream::Evicted).is_none_or(|evicted| evicted < few)
             && self.facts.keys_lost().is_some_and(|lost| lost < KEYS_STEADY)
     }

@@ -6,13 +6,15 @@
 //! changes of any size invisible to it.
 
 use crate::detect::Thresholds;
-use crate::detect::baseline::{Baseline, Level};
+use crate::detect::baseline::Baseline;
 use crate::detect::ladder::{Ladder, Rung};
-use crate::detect::statistic::{self, Tail};
+use crate::detect::statistic;
 use crate::reading::Lookups;
 
 /// Below this share of the line the Gaussian exponent is close enough and costs no logarithm.
 const FAR_BELOW: f64 = 0.2;
+/// Share of the warm-up that must have been learned from; the rest is held back or was not fit.
+const LEARNED_SHARE: f64 = 0.7;
 /// No witness takes the line lower than this, nats.
 const LOWEST_LINE: f64 = 3.0;
 
@@ -40,7 +42,6 @@ pub(crate) struct Assessment {
 /// What a stretch would have held, had all been normal.
 #[derive(Debug, Clone, Copy)]
 struct Judged {
-    tail: Tail,
     count: f64,
     mean: f64,
     variance: f64,
@@ -79,6 +80,7 @@ impl Chart {
     /// Whether it has seen enough to judge by statistics alone.
     pub(crate) fn ready(&self, observed_seconds: f64, thresholds: &Thresholds) -> bool {
         observed_seconds >= thresholds.warm_up
+            && self.baseline.seconds >= LEARNED_SHARE * thresholds.warm_up
             && self.baseline.misses.exposure() >= thresholds.warm_up_lookups
     }
 
@@ -106,8 +108,11 @@ impl Chart {
                 statistic::exponent(judged.count, judged.mean, judged.variance)
                     / line(interval, relief, stretch.seconds)
             };
-            let score = strength.min(effect(&stretch, self, excess, corroborated, thresholds));
             found.suspicion = found.suspicion.max(strength);
+            if strength <= found.score {
+                continue;
+            }
+            let score = strength.min(effect(&stretch, self, excess, corroborated, thresholds));
             if score > found.score {
                 found = Assessment { score, strength, stretch, ..found };
             }
@@ -118,7 +123,7 @@ impl Chart {
     /// Probability of what the stretch held, or worse, by chance.
     pub(crate) fn p_value(&self, stretch: &Rung, thresholds: &Thresholds) -> Option<f64> {
         let judged = self.judge(stretch, self.baseline.miss_ratio()?, thresholds);
-        Some(statistic::probability(judged.tail, judged.count, judged.mean, judged.variance))
+        Some(statistic::probability(judged.count, judged.mean, judged.variance))
     }
 
     /// Misses to be expected among `lookups`, `None` before anything was learned.
@@ -131,39 +136,31 @@ impl Chart {
     pub(crate) fn quiet(&self, lookups: Lookups, thresholds: &Thresholds) -> bool {
         let Some(ratio) = self.baseline.miss_ratio() else { return true };
         let total = lookups.total();
-        let part = thresholds.clear_level;
-        let (level, beyond, allowed) = if ratio < thresholds.high_miss_ratio {
-            let mean = ratio * total;
-            (
-                &self.baseline.misses,
-                lookups.misses - mean,
-                part * (needed(ratio, thresholds) * total),
-            )
+        let (level, mean, least) = if ratio < thresholds.high_miss_ratio {
+            (&self.baseline.misses, ratio * total, needed(ratio, thresholds) * total)
         } else {
-            let mean = (1.0 - ratio) * total;
-            (&self.baseline.hits, mean - lookups.hits, part * thresholds.hits_lost * mean)
+            let usual = (1.0 - ratio) * total;
+            (&self.baseline.hits, usual, thresholds.hits_lost * usual)
         };
-        let mean = if ratio < thresholds.high_miss_ratio { ratio } else { 1.0 - ratio } * total;
-        beyond <= allowed + QUIET_DEVIATIONS * scatter(level, mean)
+        let scatter = QUIET_DEVIATIONS * level.variance(mean).sqrt();
+        lookups.misses - ratio * total <= thresholds.clear_level * least + scatter
     }
 
+    /// What the stretch held against what was to be expected. Hits that are missing are misses, and
+    /// misses have the heavy tail upwards: so lost hits are mirrored to the same side.
     fn judge(&self, stretch: &Rung, ratio: f64, thresholds: &Thresholds) -> Judged {
-        let (tail, level, count, mean) = if ratio < thresholds.high_miss_ratio {
-            (Tail::Upper, &self.baseline.misses, stretch.misses, ratio * stretch.lookups)
+        let excess = stretch.misses - ratio * stretch.lookups;
+        let (level, mean) = if ratio < thresholds.high_miss_ratio {
+            (&self.baseline.misses, ratio * stretch.lookups)
         } else {
-            let hits = stretch.lookups - stretch.misses;
-            (Tail::Lower, &self.baseline.hits, hits, (1.0 - ratio) * stretch.lookups)
+            (&self.baseline.hits, (1.0 - ratio) * stretch.lookups)
         };
-        Judged { tail, count, mean, variance: level.variance(mean) }
+        Judged { count: mean + excess, mean, variance: level.variance(mean) }
     }
 }
 
 /// Scatter that a quiet poll may show, standard deviations.
 const QUIET_DEVIATIONS: f64 = 2.0;
-
-fn scatter(level: &Level, mean: f64) -> f64 {
-    level.variance(mean).sqrt()
-}
 
 /// Evidence that a stretch of `seconds` needs, nats.
 fn line(interval: f64, relief: f64, seconds: f64) -> f64 {

@@ -1,6 +1,6 @@
 //! The course of an incident: declared, read again until its cause settles, ended, resumed.
 
-use crate::detect::cause::Scene;
+use crate::detect::cause::{Finding, Scene};
 use crate::detect::detector::{Detector, Verdict};
 use crate::detect::episode::Episode;
 use crate::detect::evidence::Stream;
@@ -10,8 +10,6 @@ use crate::detect::{Cause, Change, Incident, Thresholds};
 use crate::reading::{Lookups, Source};
 use crate::signal::sample::Sample;
 
-/// A cause is read from this many seconds before the onset on.
-const SCENE_LEAD: f64 = 3.0;
 /// Another event is another incident if the extra misses grow by this factor with it.
 const ANOTHER_RISE: f64 = 1.5;
 
@@ -31,7 +29,7 @@ impl Poll<'_> {
 
 /// Why an incident is declared.
 struct Grounds {
-    cause: Cause,
+    finding: Finding,
     /// When the misses began to rise, on the detector's clock.
     onset: f64,
     /// Misses beyond the baseline since then.
@@ -50,11 +48,11 @@ impl Detector {
             ("baseline_miss_ratio", expected / stretch.lookups),
             ("window_seconds", stretch.seconds),
         ];
-        let (cause, rest) =
-            self.scene(stretch.start, poll, |scene, limits| (scene.cause(limits), scene.figures()));
+        let (finding, rest) = self
+            .scene(stretch.start, poll, |scene, limits| (scene.finding(limits), scene.figures()));
         figures.extend(rest);
         let grounds = Grounds {
-            cause,
+            finding,
             onset: stretch.start,
             excess_misses: stretch.misses - expected,
             p_value: chart.p_value(stretch, &self.thresholds),
@@ -103,6 +101,10 @@ impl Detector {
             self.charts.get_mut(poll.source).accept(seconds, &self.thresholds);
         }
         self.end(episode, poll.sample.time, verdict);
+        if lasting {
+            // What comes next is measured against the new normal, so it is something new.
+            self.last = None;
+        }
         if let Some(cause) = another {
             self.something_happened(cause, poll, verdict);
         }
@@ -110,9 +112,10 @@ impl Detector {
 
     fn declare(&mut self, poll: &Poll<'_>, grounds: Grounds, verdict: &mut Verdict) {
         let excess_misses = grounds.excess_misses.max(0.0);
+        let cause = grounds.finding.cause;
         let resumable = self.last.take().filter(|last| {
             self.clock - last.ended < self.thresholds.merge_within
-                && (last.incident.cause == grounds.cause || !is_event(grounds.cause))
+                && (last.incident.cause == cause || !is_event(cause))
         });
         let resumes = resumable.is_some();
         let mut episode = match resumable {
@@ -121,7 +124,7 @@ impl Detector {
                 last
             }
             None => {
-                let mut incident = Incident::new(grounds.cause, poll.source, poll.sample.time);
+                let mut incident = Incident::new(cause, poll.source, poll.sample.time);
                 incident.score = verdict.score;
                 incident.p_value = grounds.p_value;
                 incident.evidence = grounds.figures;
@@ -131,7 +134,7 @@ impl Detector {
                     .streams
                     .usual(Stream::Loads, poll.facts)
                     .map(|loads| loads / poll.facts.seconds);
-                Episode::new(incident, grounds.onset, self.clock)
+                Episode::new(incident, grounds.finding.rank, grounds.onset, self.clock)
             }
         };
         let loads = self.streams.excess(Stream::Loads, poll.facts);
@@ -151,7 +154,8 @@ impl Detector {
     fn something_happened(&mut self, cause: Cause, poll: &Poll<'_>, verdict: &mut Verdict) {
         let onset = self.clock - poll.sample.dt;
         let grounds = Grounds {
-            cause,
+            // Nothing that the misses show is stronger.
+            finding: Finding { cause, rank: 0 },
             onset,
             // Those of a running incident are counted in the verdict already.
             excess_misses: if verdict.excess_misses > 0.0 { 0.0 } else { self.excess(poll) },
@@ -171,16 +175,18 @@ impl Detector {
         self.last = Some(episode);
     }
 
-    /// Reads the cause again while the evidence still comes in. What was known stays known.
+    /// Reads the cause again while the evidence still comes in. Only a stronger sign changes it.
     fn reconsider(&self, episode: &mut Episode, poll: &Poll<'_>, verdict: &mut Verdict) {
-        let cause = self.scene(episode.onset, poll, |scene, limits| scene.cause(limits));
-        let from = episode.incident.cause;
-        if cause == Cause::Unknown || cause == from {
+        let finding = self.scene(episode.onset, poll, |scene, limits| scene.finding(limits));
+        if finding.rank >= episode.rank {
             return;
         }
-        episode.incident.cause = cause;
-        let incident = episode.incident.clone();
-        verdict.changes.push(Change::CauseChanged { from, incident });
+        episode.rank = finding.rank;
+        let from = std::mem::replace(&mut episode.incident.cause, finding.cause);
+        if from != finding.cause {
+            let incident = episode.incident.clone();
+            verdict.changes.push(Change::CauseChanged { from, incident });
+        }
     }
 
     fn is_over(&self, episode: &Episode, poll: &Poll<'_>) -> bool {
@@ -245,7 +251,7 @@ impl Detector {
         poll: &Poll<'_>,
         judge: impl FnOnce(&Scene<'_>, &Thresholds) -> T,
     ) -> T {
-        let facts = self.history.since(onset - SCENE_LEAD);
+        let facts = self.history.since(onset);
         let excess = self.excess_rate(&facts, poll.source).unwrap_or(0.0) * facts.seconds;
         let memory = self.thresholds.event_memory;
         let event = self.event.filter(|(_, at)| *at >= onset - memory).map(|(event, _)| event);

@@ -147,16 +147,15 @@ impl Detector {
 
         let recent = self.history.since(self.clock - WITNESS_SECONDS.max(sample.dt));
         let source = self.deciding(&facts);
-        let corroborated = self.explained().is_some()
-            || self.wave_is_due()
-            || self.streams.corroborate(&recent, &self.thresholds);
+        let scores = self.streams.scores(&recent, &self.thresholds);
+        let corroborated = self.explained().is_some() || self.wave_is_due() || scores.corroborate();
         let assessment = if facts.lookups.get(source).is_some() {
             self.charts.get(source).assess(corroborated, &self.thresholds)
         } else {
             Assessment::default()
         };
         verdict.ready = self.ready(source);
-        verdict.signals = self.streams.signals(&recent, &self.thresholds);
+        verdict.signals = scores.signals();
         verdict.signals[SignalKind::MissRatio as usize] =
             facts.lookups.get(source).map(|_| assessment.score);
         for source in Source::ALL {
@@ -167,7 +166,7 @@ impl Detector {
                 });
         }
 
-        let calls_fail = self.calls_fail(&facts, &recent);
+        let calls_fail = self.calls_fail(&facts, &recent, scores.of(Stream::Errors).unwrap_or(0.0));
         let misses_rise = self.alarm(&assessment, corroborated, verdict.ready);
         verdict.score = assessment.score.max(if calls_fail { 1.0 } else { 0.0 });
         let poll = Poll { sample, facts: &facts, source };
@@ -178,7 +177,8 @@ impl Detector {
         } else if calls_fail {
             self.calls_failed(&poll, &mut verdict);
         }
-        self.hold_back(&assessment, sample.dt);
+        let suspicious = verdict.ready || self.explained().is_some();
+        self.hold_back(suspicious && assessment.suspicion >= self.thresholds.suspicion, sample.dt);
         verdict.running = self.episode.as_ref().map(|episode| episode.incident.clone());
         verdict
     }
@@ -260,7 +260,7 @@ impl Detector {
     }
 
     /// Whether cache calls fail so often that it needs no misses to be a stampede.
-    fn calls_fail(&mut self, facts: &Facts, recent: &Facts) -> bool {
+    fn calls_fail(&mut self, facts: &Facts, recent: &Facts, surprise: f64) -> bool {
         let rise = |facts: &Facts| {
             let calls = facts.best_lookups()?.total() + facts.errors?;
             let excess = self.streams.excess(Stream::Errors, facts)?;
@@ -272,7 +272,6 @@ impl Detector {
         } else {
             0
         };
-        let surprise = self.streams.score(Stream::Errors, recent, &self.thresholds).unwrap_or(0.0);
         let line =
             self.thresholds.false_alarm_interval.ln() / self.thresholds.corroboration.max(1.0);
         self.failing_calls >= 2
@@ -280,13 +279,13 @@ impl Detector {
             || (lately >= self.thresholds.least_error_share && surprise >= line)
     }
 
-    /// Nothing is learned from an incident, nor from what may become one, for a while.
-    fn hold_back(&mut self, assessment: &Assessment, seconds: f64) {
+    /// Nothing is learned from an incident, nor from what may become one, for a while. While too
+    /// little is known everything looks suspicious and is learned all the same.
+    fn hold_back(&mut self, suspicious: bool, seconds: f64) {
         if self.episode.is_some() {
             self.history.taint();
             return;
         }
-        let suspicious = assessment.suspicion >= self.thresholds.suspicion;
         self.suspicious = if suspicious { self.suspicious + seconds } else { 0.0 };
         if suspicious && self.suspicious <= self.thresholds.hold_back_limit {
             self.history.taint();

@@ -9,6 +9,8 @@ use crate::signal::sample::Sample;
 pub(crate) struct Episode {
     /// What is known about it.
     pub(crate) incident: Incident,
+    /// How strong the sign of its cause is, 0 the strongest.
+    pub(crate) rank: usize,
     /// When the misses began to rise.
     pub(crate) onset: f64,
     /// When it was declared.
@@ -25,9 +27,10 @@ pub(crate) struct Episode {
 
 impl Episode {
     /// One that is declared now.
-    pub(crate) fn new(incident: Incident, onset: f64, now: f64) -> Episode {
+    pub(crate) fn new(incident: Incident, rank: usize, onset: f64, now: f64) -> Episode {
         Episode {
             incident,
+            rank,
             onset,
             declared: now,
             alarmed: now,
@@ -47,6 +50,8 @@ impl Episode {
         let ended = incident.ended_at.map_or(f64::NEG_INFINITY, clock);
         Episode {
             incident,
+            // Its evidence is gone, so it stays what it is.
+            rank: 0,
             onset: declared,
             declared,
             alarmed: declared,
@@ -61,7 +66,6 @@ impl Episode {
         self.incident.ended_at = None;
         self.ended = f64::NEG_INFINITY;
         self.alarmed = now;
-        self.declared = now;
         self.silence = 0.0;
     }
 

@@ -59,7 +59,7 @@ impl SignalKind {
 pub(crate) enum Stream {
     /// Expired keys, given time.
     Expired,
-    /// Evicted keys, given lookups.
+    /// Evicted keys, given misses: in a full cache every miss that is filled evicts.
     Evicted,
     /// Failed cache calls, given calls.
     Errors,
@@ -84,13 +84,14 @@ const STREAMS: [Stream; 7] = [
 ];
 
 /// Streams whose rise is news: those that do not rise just because misses do.
-const WITNESSES: [Stream; 5] =
-    [Stream::Expired, Stream::Evicted, Stream::Errors, Stream::NotFound, Stream::Refused];
+const WITNESSES: [Stream; 4] = [Stream::Evicted, Stream::Errors, Stream::NotFound, Stream::Refused];
 
+/// Below this score the Gaussian exponent is close enough and costs no logarithm.
+const FAR_BELOW: f64 = 0.2;
 /// Fewer events are no rise.
 const LEAST_EVENTS: f64 = 10.0;
 /// A rise is at least so much over the stream's own level.
-const LEAST_RISE: f64 = 0.5;
+const LEAST_RISE: f64 = 0.3;
 /// Spread of a gauge, in its own standard deviations, at odds of one in a thousand with tails
 /// heavier than normal ones.
 const GAUGE_DEVIATIONS: f64 = 4.0;
@@ -105,7 +106,7 @@ impl Stream {
         let total = || lookups.map(|lookups| lookups.total());
         Some(match self {
             Stream::Expired => (facts.expired?, facts.seconds),
-            Stream::Evicted => (facts.evicted?, total()?),
+            Stream::Evicted => (facts.evicted?, lookups?.misses),
             Stream::Errors => {
                 let errors = facts.errors?;
                 (errors, errors + total()?)
@@ -121,8 +122,8 @@ impl Stream {
     fn unremarkable(self) -> f64 {
         match self {
             Stream::Expired => 5.0,
-            Stream::Evicted | Stream::Errors | Stream::Loads => 0.01,
-            Stream::NotFound | Stream::Refused => 0.05,
+            Stream::Errors | Stream::Loads => 0.01,
+            Stream::Evicted | Stream::NotFound | Stream::Refused => 0.05,
             Stream::Traffic => 1.0,
         }
     }
@@ -178,10 +179,17 @@ impl Streams {
             return Some(0.0);
         }
         let level = &self.levels[stream as usize];
-        let evidence = statistic::exponent(events, mean, level.variance(mean));
-        let line = thresholds.corroboration.max(f64::MIN_POSITIVE);
         let rise = if mean > 0.0 { (events / mean - 1.0) / LEAST_RISE } else { f64::INFINITY };
-        Some((evidence / line).min(rise).min((events - mean) / LEAST_EVENTS))
+        let effect = rise.min((events - mean) / LEAST_EVENTS);
+        let line = thresholds.corroboration.max(f64::MIN_POSITIVE);
+        let variance = level.variance(mean);
+        let gaussian = 0.5 * (events - mean) * (events - mean) / variance;
+        let evidence = if effect < FAR_BELOW || gaussian < FAR_BELOW * line {
+            gaussian
+        } else {
+            statistic::exponent(events, mean, variance)
+        };
+        Some((evidence / line).min(effect))
     }
 
     /// Events beyond the stream's level, never below 0; `None` where nobody counts them.
@@ -214,36 +222,55 @@ impl Streams {
         self.share.score(facts.hot_key_share?, LEAST_SHARE_RISE)
     }
 
-    /// Whether any stream that is independent of the misses stands out.
-    pub(crate) fn corroborate(&self, facts: &Facts, thresholds: &Thresholds) -> bool {
-        let stands_out = |score: Option<f64>| score.is_some_and(|score| score >= 1.0);
-        WITNESSES.iter().any(|&stream| stands_out(self.score(stream, facts, thresholds)))
-            || stands_out(self.tail_score(facts))
-            || stands_out(self.share_score(facts))
-    }
-
-    /// Every signal that is not the misses themselves, in the order of [`SignalKind::ALL`].
-    pub(crate) fn signals(
-        &self,
-        facts: &Facts,
-        thresholds: &Thresholds,
-    ) -> [Option<f64>; SignalKind::ALL.len()] {
-        let score = |stream| self.score(stream, facts, thresholds);
-        SignalKind::ALL.map(|kind| match kind {
-            SignalKind::MissRatio => None,
-            SignalKind::LoadRate => score(Stream::Loads),
-            SignalKind::LockContention => score(Stream::Refused),
-            SignalKind::TailLatency => self.tail_score(facts),
-            SignalKind::Expiry => self.due_score(facts, thresholds),
-            SignalKind::Eviction => score(Stream::Evicted),
-            SignalKind::Errors => score(Stream::Errors),
-        })
+    /// All scores over a stretch of time.
+    pub(crate) fn scores(&self, facts: &Facts, thresholds: &Thresholds) -> Scores {
+        Scores {
+            streams: STREAMS.map(|stream| self.score(stream, facts, thresholds)),
+            tail: self.tail_score(facts),
+            share: self.share_score(facts),
+            due: self.due_score(facts, thresholds),
+        }
     }
 
     fn expected(&self, stream: Stream, exposure: f64, thresholds: &Thresholds) -> Option<f64> {
         let index = stream as usize;
         (self.seconds[index] >= thresholds.warm_up)
             .then(|| self.levels[index].mean(exposure).max(stream.unremarkable() * exposure))
+    }
+}
+
+/// What all streams say about one stretch of time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scores {
+    streams: [Option<f64>; STREAMS.len()],
+    tail: Option<f64>,
+    share: Option<f64>,
+    due: Option<f64>,
+}
+
+impl Scores {
+    /// Whether any stream that is independent of the misses stands out.
+    pub(crate) fn corroborate(&self) -> bool {
+        let counted = WITNESSES.iter().map(|&stream| self.of(stream));
+        counted.chain([self.tail, self.share]).flatten().any(|score| score >= 1.0)
+    }
+
+    /// One counted stream's score.
+    pub(crate) fn of(&self, stream: Stream) -> Option<f64> {
+        self.streams[stream as usize]
+    }
+
+    /// Every signal that is not the misses themselves, in the order of [`SignalKind::ALL`].
+    pub(crate) fn signals(&self) -> [Option<f64>; SignalKind::ALL.len()] {
+        SignalKind::ALL.map(|kind| match kind {
+            SignalKind::MissRatio => None,
+            SignalKind::LoadRate => self.of(Stream::Loads),
+            SignalKind::LockContention => self.of(Stream::Refused),
+            SignalKind::TailLatency => self.tail,
+            SignalKind::Expiry => self.due,
+            SignalKind::Eviction => self.of(Stream::Evicted),
+            SignalKind::Errors => self.of(Stream::Errors),
+        })
     }
 }
 

@@ -225,8 +225,8 @@ thresholds! {
     /// More than the churn of a cache in ten seconds, less than one lost shard of six.
     key_fall: Ratio, 0.1, 0.01..=1.0,
         "Fall of the key count that neither expiries nor evictions explain.";
-    /// The forecast rests on a sample: a factor below this is within its error.
-    due_ratio: Ratio, 2.0, 1.0..=1000.0,
+    /// The forecast rests on a sample; its own scatter counts besides.
+    due_ratio: Ratio, 1.5, 1.0..=1000.0,
         "Keys due now over the mean rate from which on they are a wave.";
     /// Forecast and misses meet within the error of the deadlines.
     due_memory: Seconds, 4.0, 0.0..=600.0,
