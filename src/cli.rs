@@ -1,5 +1,6 @@
 //! The command line as it is typed, and what it asks for.
 
+mod backtest;
 mod drill;
 mod run;
 mod ttl;
@@ -14,7 +15,8 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 use crate::config::{Config, ConfigError, Flags};
-use crate::{drill as fire_drill, shipped, ttl_command};
+use crate::{backtest as replay, drill as fire_drill, shipped, ttl_command};
+use backtest::BacktestArgs;
 use drill::DrillArgs;
 use run::{CheckArgs, RunArgs};
 use ttl::TtlArgs;
@@ -28,6 +30,8 @@ pub enum Command {
     Check(PathBuf),
     /// Look at what expires when.
     Ttl(ttl_command::Options),
+    /// Run the detector over history.
+    Backtest(replay::Options),
     /// Put real load on a Redis and let a stampede happen.
     Drill(fire_drill::Options),
     /// Print something that ships inside the program.
@@ -118,6 +122,8 @@ enum Verb {
     Check(CheckArgs),
     /// Look for a few seconds at what expires when
     Ttl(TtlArgs),
+    /// Say what the detector would have said: a recorded trace or a Prometheus' history
+    Backtest(BacktestArgs),
     /// A bounded fire drill: real load, a stampede, a protection, and what comes of it
     Drill(DrillArgs),
     /// Print the recording rules and alerts, a rule file for Prometheus
@@ -132,12 +138,18 @@ impl Typed {
             None => Ok(self.run.command()),
             Some(Verb::Run(args)) => Ok(args.command()),
             Some(Verb::Check(args)) => Ok(Command::Check(args.config)),
-            Some(Verb::Ttl(args)) => args.command().map_err(|problems| format!("{problems}\n")),
+            Some(Verb::Ttl(args)) => args.command().map_err(refusal),
+            Some(Verb::Backtest(args)) => args.command(),
             Some(Verb::Drill(args)) => args.command(),
             Some(Verb::Rules) => Ok(Command::Print(shipped::RULES)),
             Some(Verb::Dashboard) => Ok(Command::Print(shipped::DASHBOARD)),
         }
     }
+}
+
+/// Problems as the text of a refusal, a line each.
+fn refusal(problems: ConfigError) -> String {
+    format!("{problems}\n")
 }
 
 /// A duration as flags write it, such as `1s` or `250ms`.

@@ -10,7 +10,7 @@ use stampede_exporter::config::{Config, ConfigError, Flags, Log, LogFormat, LogL
 use stampede_exporter::one_line::one_line;
 use stampede_exporter::run::run;
 use stampede_exporter::signals::Ends;
-use stampede_exporter::ttl_command;
+use stampede_exporter::{backtest, ttl_command};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -46,6 +46,9 @@ fn execute(command: Command) -> anyhow::Result<()> {
         }
         Command::Check(file) => check(&file),
         Command::Ttl(options) => look(&options),
+        Command::Backtest(options) => {
+            Ok(backtest::run(&options, &mut std::io::stdout().lock(), &mut std::io::stderr())?)
+        }
         Command::Drill(options) => drill(options),
         Command::Print(text) => print(text),
     }

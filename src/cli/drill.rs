@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::Args;
 
-use super::{Command, Span};
+use super::{Command, Span, refusal};
 use crate::config::target;
 use crate::drill::{
     Arrivals, ForeignData, Options, Output, Protection, Protections, Scenario, Target,
@@ -119,8 +119,7 @@ impl DrillArgs {
         let target = match self.redis {
             None => Target::Private,
             Some(redis) => {
-                let (server, _) =
-                    target(&redis, &[]).map_err(|problems| format!("{problems}\n"))?;
+                let (server, _) = target(&redis, &[]).map_err(refusal)?;
                 let foreign =
                     if self.yes_this_server { ForeignData::Accept } else { ForeignData::Refuse };
                 Target::Given { server, foreign }

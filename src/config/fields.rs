@@ -209,20 +209,15 @@ fn readable(node: &Node, problems: &Problems, shown: impl Fn(&Path) -> String) -
     }
 }
 
-/// A directory that is there.
+/// A directory; one that is missing is made when something is to be written.
 pub(super) fn directory(node: &Node, problems: &Problems) -> Option<PathBuf> {
     let path = PathBuf::from(text(node, problems, "the path of a directory")?);
-    let found = std::fs::metadata(&path).and_then(|m| {
-        if m.is_dir() { Ok(()) } else { Err(std::io::ErrorKind::NotADirectory.into()) }
-    });
-    match found {
-        Ok(()) => Some(path),
-        Err(error) => {
-            let path = quoted(&path.display().to_string());
-            problems.add(&node.path, format!("{path} is not a directory to write to: {error}"));
-            None
-        }
+    if std::fs::metadata(&path).is_ok_and(|found| !found.is_dir()) {
+        let shown = quoted(&path.display().to_string());
+        problems.add(&node.path, format!("{shown} is a file; write the path of a directory"));
+        return None;
     }
+    Some(path)
 }
 
 /// The items of a list; nothing counts as an empty one.

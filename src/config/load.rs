@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use super::node::{Node, Value};
 use super::problem::{ConfigError, Problems};
 use super::redis::server;
-use super::{Config, LogFormat, LogLevel, RedisConfig, TtlGroup, address, fields, file, ttl};
+use super::{
+    Config, LogFormat, LogLevel, PageUrl, RedisConfig, TtlGroup, address, fields, file, ttl,
+};
 
 /// Flags that say the same as keys of the file; a flag wins.
 #[derive(Debug, Clone, Default)]
@@ -88,6 +90,17 @@ pub fn target(redis: &str, groups: &[String]) -> Result<(RedisConfig, Vec<TtlGro
     let redis = map(vec![("addr", text("--redis.addr", redis))]);
     let redis = server(&redis, &problems);
     problems.or(redis.map(|redis| (redis, ttl.groups)))
+}
+
+/// A server that is asked over HTTP, from the flag of this name.
+///
+/// # Errors
+///
+/// What is wrong with the address.
+pub fn web_server(flag: &str, url: &str) -> Result<PageUrl, ConfigError> {
+    let problems = Problems::default();
+    let url = address::page(url, flag, &problems);
+    problems.or(url)
 }
 
 /// What a flag says, as if a file had said it.

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use load::{Flags, target};
+pub use load::{Flags, target, web_server};
 pub use problem::{ConfigError, Problem};
 pub use secret::Secret;
 
@@ -36,7 +36,7 @@ pub struct Config {
     pub log: Log,
     /// The caches to watch, at least one, names unique.
     pub caches: Vec<CacheConfig>,
-    /// Where to write what is seen as traces, one file a cache and start.
+    /// Where to write what is seen as traces, one file a cache and start; made if it is missing.
     pub record_dir: Option<PathBuf>,
 }
 

@@ -151,6 +151,57 @@ fn ttl_and_drill_say_every_problem_of_an_address_and_end_with_2() {
 }
 
 #[test]
+fn backtest_says_what_its_arguments_lack_and_ends_with_2() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let two = dir.path().join("two.yml");
+    write(&two, &watching(&["one", "two"]));
+    let two = two.display().to_string();
+    let server = ["--prometheus.url", "http://127.0.0.1:1", "--start", "100"];
+    let cases: [(&[&str], &str); 8] = [
+        (&[], "<FILE|--prometheus.url <URL>>"),
+        (&["trace.csv", "--prometheus.url", "http://h"], "cannot be used with"),
+        (&server, "--end <T>"),
+        (&[&server[..], &["--end", "tomorrow"]].concat(), "such as 2026-01-31T12:00:00Z"),
+        (
+            &[&server[..], &["--end", "1970-01-01T00:01:40Z"]].concat(),
+            "--end: must be after --start",
+        ),
+        (&[&server[..], &["--end", "200", "--step", "1ms"]].concat(), "write a duration of 100ms"),
+        (&["trace.csv", "--query.hits", "x"], "--prometheus.url"),
+        (
+            &["trace.csv", "--config.file", &two, "--cache", "three"],
+            "a cache of the file: one, two",
+        ),
+    ];
+    for (args, part) in cases {
+        let output = program(&[&["backtest"], args].concat());
+        assert_eq!(output.status.code(), Some(WRONG_INPUT), "{args:?}: {output:?}");
+        assert!(stderr(&output).contains(part), "{args:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn what_run_records_backtest_replays() {
+    let redis = Redis::start();
+    let dir = tempfile::tempdir().expect("a directory");
+    let traces = dir.path().join("traces");
+    let traces_arg = traces.display().to_string();
+    let mut exporter =
+        Exporter::start(&["--redis.addr", &redis.url(), "--record.dir", &traces_arg]);
+    exporter.wait_for_metric("stampede_redis_polls_total{cache=\"default\"}", |polls| polls >= 3.0);
+    exporter.signal("TERM");
+    exporter.wait_for_exit();
+    let files: Vec<_> = std::fs::read_dir(&traces).expect("the directory").collect();
+    let [Ok(file)] = files.as_slice() else { panic!("one trace: {files:?}") };
+    let output = program(&["backtest", &file.path().display().to_string(), "--json"]);
+    assert_eq!(output.status.code(), Some(FINE), "{}", stderr(&output));
+    let last = stdout(&output).lines().last().expect("a line");
+    let last: serde_json::Value = serde_json::from_str(last).expect("JSON");
+    assert!(last["summary"]["rows"].as_u64() >= Some(3), "{last}");
+    assert_eq!(last["summary"]["incidents"], 0, "{last}");
+}
+
+#[test]
 fn ttl_prints_one_json_object_about_a_server() {
     let redis = Redis::start();
     redis.cli(&["SET", "product:1", "v", "EX", "1000"]);
@@ -276,7 +327,7 @@ fn no_secret_leaves_the_process() {
         &["--redis.addr", &redis, "--config.file", "x"],
         &["--redis.addr", &redis, "--log.level", &redis],
         &["--redis.addr", &redis, "--web.listen-address", &app],
-        &["--redis.addr", &redis, "--record.dir", "/nonexistent"],
+        &["--redis.addr", &redis, "--record.dir", "/dev/null"],
         &["--redis.addr", &format!("redis://:{SECRET}/@h"), "--app.url", SECRET],
         &[&redis],
         &[&spaced],
