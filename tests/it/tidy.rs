@@ -56,10 +56,11 @@ impl Source {
         self.path.starts_with(place)
     }
 
-    /// The lines that are code, numbered from 1: no comments.
+    /// The lines that are code, numbered from 1: no comments, no unit tests.
     fn code(&self) -> impl Iterator<Item = (usize, &str)> {
         let lines = self.text.lines().enumerate().map(|(index, line)| (index + 1, line));
-        lines.filter(|(_, line)| !line.trim_start().starts_with("//"))
+        let product = lines.take_while(|(_, line)| *line != "#[cfg(test)]");
+        product.filter(|(_, line)| !line.trim_start().starts_with("//"))
     }
 }
 
@@ -159,6 +160,31 @@ fn nothing_is_left_for_later() {
         }
     }
     report("left for later", &broken);
+}
+
+#[test]
+fn every_dependency_is_used() {
+    let manifest = fs::read_to_string("Cargo.toml").expect("the manifest");
+    let mut unused = Vec::new();
+    for (section, folders) in
+        [("[dependencies]", &["src"][..]), ("[dev-dependencies]", &["tests", "benches"])]
+    {
+        let rest = manifest.split_once(section).expect("the section").1;
+        let lines = rest.lines().take_while(|line| !line.starts_with('['));
+        let users: Vec<Source> = folders
+            .iter()
+            .filter(|folder| Path::new(folder).is_dir())
+            .flat_map(|f| sources(f))
+            .collect();
+        for line in lines.filter(|line| !line.starts_with('#')) {
+            let Some((name, _)) = line.split_once('=') else { continue };
+            let name = name.trim().replace('-', "_");
+            if !users.iter().any(|s| s.code().any(|(_, line)| names(line, &name))) {
+                unused.push(name);
+            }
+        }
+    }
+    report("a dependency that nothing names", &unused);
 }
 
 #[test]
