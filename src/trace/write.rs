@@ -1,6 +1,6 @@
 //! Writes what a cache's sources say as a trace.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -19,12 +19,14 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts a trace of a cache in a directory at `now`, Unix seconds. `apps` says whether the cache has applications, whose lookups are then written beside the
+    /// Starts a trace of a cache at `now`, Unix seconds; the directory is made if it is missing.
+    /// `apps` says whether the cache has applications, whose lookups are then written beside the
     /// server's.
     ///
     /// # Errors
-    /// When the file cannot be made.
+    /// When the directory or the file cannot be made.
     pub fn create(dir: &Path, cache: &str, now: f64, apps: bool) -> io::Result<Recorder> {
+        fs::create_dir_all(dir)?;
         let (path, file) = new_file(dir, &format!("{}-{}", file_name(cache), now.trunc()))?;
         let mut recorder = Recorder { file, path, apart: apps, row: String::new() };
         let names: Vec<&str> = recorder.columns().map(Column::as_str).collect();
