@@ -1,5 +1,6 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::slice::from_ref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,13 +9,16 @@ use stampede_exporter::config::{RedisAddress, RedisConfig, TtlConfig, TtlGroup};
 use stampede_exporter::signal::ttl::TtlPicture;
 use stampede_exporter::source::redis::{Node, Sampler};
 use stampede_exporter::ttl_command::{self, Format, Options, TtlError};
+use tokio::runtime::Runtime;
 use tokio::time::Instant;
 
 use crate::support::PATIENCE;
+use crate::support::fake::{Fake, bulk};
 use crate::support::redis::Redis;
 
 /// A sampler at work on one server, with a poll every 200 ms.
 struct Watch {
+    runtime: Runtime,
     clock: Clock,
     node: Node,
     sampler: Sampler,
@@ -22,14 +26,20 @@ struct Watch {
 
 impl Watch {
     fn new(redis: &Redis, keys_per_second: u32, groups: &[(&str, &str)]) -> Watch {
+        Watch::on_port(redis.port, keys_per_second, groups)
+    }
+
+    fn on_port(port: u16, keys_per_second: u32, groups: &[(&str, &str)]) -> Watch {
         let clock = Clock::start();
         let groups = groups
             .iter()
             .map(|(name, glob)| TtlGroup { name: Arc::from(*name), pattern: (*glob).into() })
             .collect();
         let ttl = TtlConfig { keys_per_second, groups };
-        let node = Node::new(&redis_config(redis), Duration::from_secs(1), clock);
-        Watch { clock, node, sampler: Sampler::new(&ttl, clock) }
+        let node = Node::new(&at_port(port), Duration::from_secs(1), clock);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        Watch { runtime, clock, node, sampler: Sampler::new(&ttl, clock) }
     }
 
     /// Polls and samples until the picture fits; every poll looks at it once.
@@ -38,8 +48,7 @@ impl Watch {
         what: &str,
         mut fits: impl FnMut(&Node, &TtlPicture) -> bool,
     ) -> TtlPicture {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.expect("a runtime").block_on(async {
+        self.runtime.block_on(async {
             let end = Instant::now() + PATIENCE;
             loop {
                 let tick = Instant::now() + Duration::from_millis(200);
@@ -51,9 +60,26 @@ impl Watch {
                 }
                 self.sampler.run(&mut self.node, tick).await;
                 tokio::time::sleep_until(tick).await;
-                assert!(Instant::now() < end, "in vain: {what}; {:?}", self.sampler);
+                assert!(Instant::now() < end, "in vain: {what}; {:?}", self.sampler.rounds());
             }
         })
+    }
+
+    /// Polls and samples until the server is in a state, whatever the picture.
+    fn poll_until(&mut self, what: &str, mut fits: impl FnMut(&Node) -> bool) {
+        self.runtime.block_on(async {
+            let end = Instant::now() + PATIENCE;
+            loop {
+                let tick = Instant::now() + Duration::from_millis(200);
+                let _ = self.node.poll().await;
+                self.sampler.run(&mut self.node, tick).await;
+                if fits(&self.node) {
+                    return;
+                }
+                tokio::time::sleep_until(tick).await;
+                assert!(Instant::now() < end, "in vain: {what}; {:?}", self.sampler.rounds());
+            }
+        });
     }
 
     fn whole_round(&mut self) -> TtlPicture {
@@ -61,9 +87,9 @@ impl Watch {
     }
 }
 
-fn redis_config(redis: &Redis) -> RedisConfig {
+fn at_port(port: u16) -> RedisConfig {
     RedisConfig {
-        address: RedisAddress::Tcp { host: "127.0.0.1".into(), port: redis.port },
+        address: RedisAddress::Tcp { host: "127.0.0.1".into(), port },
         username: None,
         password: None,
         tls: None,
@@ -95,6 +121,7 @@ fn words(text: &str) -> Vec<Vec<u8>> {
     text.split(' ').map(|word| word.as_bytes().to_vec()).collect()
 }
 
+/// Nobody but us has looked anything up, so nothing may be exported.
 fn own_only(node: &Node) -> bool {
     let totals = node.state().totals;
     totals.hits == 0.0 && totals.misses == 0.0
@@ -135,7 +162,7 @@ fn a_whole_round_is_a_census_and_our_lookups_are_not_exported() {
 
 fn command_on(redis: &Redis, format: Format) -> (String, String) {
     let options = Options {
-        redis: redis_config(redis),
+        redis: at_port(redis.port),
         groups: vec![
             TtlGroup { name: "product".into(), pattern: "product:*".into() },
             TtlGroup { name: "session".into(), pattern: "session:*".into() },
@@ -194,7 +221,7 @@ fn the_command_says_why_there_is_nothing_to_see() {
 
     send(&redis, &[words("SET a v EX 100")]);
     redis.cli(&["ACL", "SETUSER", "default", "-scan", "-randomkey"]);
-    let options = Options { redis: redis_config(&redis), groups: Vec::new(), format: Format::Text };
+    let options = Options { redis: at_port(redis.port), groups: Vec::new(), format: Format::Text };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime");
     let look = || {
@@ -205,4 +232,220 @@ fn the_command_says_why_there_is_nothing_to_see() {
     assert!(refused.contains("it refuses scan, randomkey; grant +scan and +pttl"), "{refused}");
     drop(redis);
     assert!(matches!(look(), Err(TtlError::Unreachable(_))));
+}
+
+/// 30 000 keys with one TTL, written at once, are announced two minutes before; with 10 % of jitter
+/// they are not.
+#[test]
+fn keys_written_together_are_announced_and_jittered_ones_are_not() {
+    let filled = |ttl: &dyn Fn(u32) -> u32| {
+        let redis = Redis::start();
+        let set = |i| words(&format!("SET p:{i} v PX {}", ttl(i)));
+        send(&redis, &(0..30_000).map(set).collect::<Vec<_>>());
+        redis
+    };
+    let together = filled(&|_| 120_000);
+    let picture = Watch::new(&together, 500, &[("p", "p:*")])
+        .until("a sample of 500", |_, p| p.sample_keys >= 500);
+    assert_eq!(picture.waves.len(), 1, "{:?}", picture.waves);
+    let wave = &picture.waves[0];
+    assert_eq!(&*wave.group, "p");
+    let lead = wave.start - picture.time;
+    assert!((60.0..=120.0).contains(&lead), "{wave:?}");
+    // Written within a second or two on a busy machine; all of them, or nearly.
+    assert!(wave.keys.value > 28_000.0 && wave.keys.high <= 30_001.0, "{wave:?}");
+    assert!(wave.clustering_ratio > 20.0, "{wave:?}");
+
+    let jittered = filled(&|i| 108_000 + i * 7919 % 24_000);
+    let picture = Watch::new(&jittered, 500, &[("p", "p:*")])
+        .until("a sample of 500", |_, p| p.sample_keys >= 500);
+    assert_eq!(picture.waves, []);
+}
+
+/// Bytes that are no text, a name of a megabyte, an empty one, one like a glob, keys that are gone
+/// before they are asked: each is one key, in its own group, and no more.
+#[test]
+fn odd_keys_are_keys() {
+    let redis = Redis::start();
+    let mut names: Vec<Vec<u8>> = vec![
+        b"a:\xff".to_vec(),
+        b"a:\xfe".to_vec(),
+        b"".to_vec(),
+        b"\x00".to_vec(),
+        b"line\r\nend".to_vec(),
+        b"quote\"back\\slash".to_vec(),
+        b"a*[b]?".to_vec(),
+        vec![b'x'; 1_000_000],
+    ];
+    names.extend((0..200).map(|i| format!("k{i}").into_bytes()));
+    let set =
+        |name: &Vec<u8>| [&words("SET")[..], from_ref(name), &words("v EX 1000")[..]].concat();
+    send(&redis, &names.iter().map(set).collect::<Vec<_>>());
+    let short = |i| words(&format!("SET short:{i} v PX {}", 1 + i * 13 % 500));
+    send(&redis, &(0..300).map(short).collect::<Vec<_>>());
+
+    let groups = [("a", "a:?"), ("x", "xxxx*"), ("short", "short:*")];
+    let mut watch = Watch::new(&redis, 500, &groups);
+    let picture = watch.until("a whole round of those that stay", |node, p| {
+        p.rounds.complete > 1 && node.info().is_some_and(|i| i.keys() == Some(208.0))
+    });
+    let keys = |name: &str| {
+        let group = picture.groups.iter().find(|g| &*g.name == name).expect("the group");
+        group.buckets.iter().sum::<f64>().round()
+    };
+    assert_eq!((keys("a"), keys("x"), keys("short"), keys("other")), (2.0, 1.0, 0.0, 205.0));
+    watch.until("another poll", |node, _| own_only(node));
+}
+
+/// What no server should say: each answer costs its own key only.
+#[test]
+fn odd_answers_cost_their_own_key_only() {
+    const INFO: &str = "# Server\r\nredis_version:7.0.0\r\nrun_id:a\r\nuptime_in_seconds:5\r\n\
+        # Stats\r\nkeyspace_hits:0\r\nkeyspace_misses:0\r\n\
+        # Keyspace\r\ndb0:keys=800,expires=500,avg_ttl=0\r\n";
+    let fake = Fake::start(|mut client| {
+        while let Some(command) = client.command() {
+            match command[0].to_ascii_uppercase().as_str() {
+                "INFO" => client.say(&bulk(INFO)),
+                // Always the same batch, twice each key, and a cursor that goes round.
+                "SCAN" => {
+                    let cursor = if command[1] == "7" { "9" } else { "7" };
+                    let names = ["gone", "nil", "never", "error", "huge", "text", "low", "good"];
+                    let mut reply = format!("*2\r\n${}\r\n{cursor}\r\n*16\r\n", cursor.len());
+                    for name in names.iter().chain(&names) {
+                        reply.push_str(&format!("${}\r\n{name}\r\n", name.len()));
+                    }
+                    client.say(reply.as_bytes());
+                }
+                "PTTL" => client.say(match command[1].as_str() {
+                    "gone" => b":-2\r\n",
+                    "nil" => b"$-1\r\n",
+                    "never" => b":-1\r\n",
+                    "error" => b"-ERR no luck with this key\r\n",
+                    "huge" => b":9223372036854775807\r\n",
+                    "text" => b"$3\r\nabc\r\n",
+                    "low" => b":-77\r\n",
+                    _ => b":60000\r\n",
+                }),
+                _ => client.say(b"-ERR unknown command\r\n"),
+            }
+        }
+    });
+    let mut watch = Watch::on_port(fake.port, 1000, &[]);
+    let picture = watch.until("many answers", |_, p| p.odd_keys >= 40);
+    assert_eq!(picture.sample_keys, 3, "never, huge and good");
+    assert_eq!(picture.rounds.complete, 0, "a scan that goes round never ends");
+    // 500 with a deadline, of the two kinds seen.
+    assert_eq!(picture.groups[0].buckets[16], 250.0, "huge");
+    assert_eq!(picture.groups[0].buckets[6], 250.0, "good");
+    assert_eq!(picture.groups[0].without_ttl, 300.0);
+    assert!(picture.groups[0].ttl_sum.is_finite());
+}
+
+#[test]
+fn every_database_is_sampled_and_the_connection_stays_in_the_first() {
+    let redis = Redis::start();
+    let mut commands = Vec::new();
+    for (database, keys, ttl) in [(0, 300, 50), (3, 200, 500), (12, 100, 5000)] {
+        commands.push(words(&format!("SELECT {database}")));
+        // The same names in each: they are different keys.
+        commands.extend((0..keys).map(|i| words(&format!("SET k:{i} v EX {ttl}"))));
+    }
+    send(&redis, &commands);
+    let mut watch = Watch::new(&redis, 1000, &[]);
+    let picture = watch.whole_round();
+    let buckets = &picture.groups[0].buckets;
+    let of = |place: usize| buckets[place].round();
+    assert_eq!((of(6), of(9), of(12)), (300.0, 200.0, 100.0), "{buckets:?}");
+    watch.until("another poll", |node, _| own_only(node));
+    let clients = redis.cli(&["CLIENT", "LIST"]);
+    let ours = clients.lines().filter(|line| line.contains("cmd=info")).collect::<Vec<_>>();
+    assert!(ours.len() == 1 && ours[0].contains(" db=0 "), "{clients}");
+}
+
+fn allowed(node: &Node, command: &str) -> Option<bool> {
+    let capabilities = node.state().capabilities;
+    capabilities.iter().find(|(name, _)| *name == command).map(|(_, allowed)| *allowed)
+}
+
+#[test]
+fn what_may_be_asked_is_noticed_as_it_changes() {
+    let redis = Redis::start();
+    send(&redis, &(0..500).map(|i| words(&format!("SET k:{i} v EX 500"))).collect::<Vec<_>>());
+    redis.cli(&["ACL", "SETUSER", "default", "-scan"]);
+    let mut watch = Watch::new(&redis, 1000, &[]);
+    let picture = watch.until("keys drawn at random", |node, p| {
+        p.sample_keys >= 100 && allowed(node, "scan") == Some(false)
+    });
+    assert_eq!((picture.rounds.complete, picture.keys), (0, 500.0));
+    assert_eq!(allowed(&watch.node, "randomkey"), Some(true));
+
+    redis.cli(&["ACL", "SETUSER", "default", "+scan"]);
+    watch.until("scan again", |node, _| allowed(node, "scan") == Some(true));
+
+    redis.cli(&["ACL", "SETUSER", "default", "-pttl"]);
+    watch.until("no pttl", |node, _| allowed(node, "pttl") == Some(false));
+    assert!(watch.node.state().up);
+    redis.cli(&["ACL", "SETUSER", "default", "+pttl"]);
+    watch.until("pttl again", |node, _| allowed(node, "pttl") == Some(true) && own_only(node));
+
+    // Some keys only: the others are passed over.
+    redis.cli(&["ACL", "SETUSER", "default", "resetkeys", "~k:1*"]);
+    let before = watch.until("odd keys", |_, p| p.odd_keys > 0).odd_keys;
+    watch.until("more of them, and pttl", |node, p| {
+        p.odd_keys > before + 50 && allowed(node, "pttl") == Some(true)
+    });
+}
+
+/// A server that stops answering in the middle of a question: the connection is given up, and what
+/// the server counted of it is never taken for somebody else's.
+#[test]
+fn a_question_that_is_cut_off_is_not_counted_as_traffic() {
+    let redis = Redis::start();
+    send(&redis, &(0..5000).map(|i| words(&format!("SET k:{i} v EX 500"))).collect::<Vec<_>>());
+    let mut watch = Watch::new(&redis, 1000, &[]);
+    for _ in 0..3 {
+        let before = watch.until("some answers", |n, p| n.state().up && p.sample_keys >= 100);
+        redis.stop();
+        watch.until("a failed poll", |node, _| !node.state().up);
+        redis.cont();
+        watch.until("more answers", |node, p| {
+            node.state().up && p.sampler_lookups > before.sampler_lookups + 200
+        });
+    }
+    watch.until("another poll", |node, _| own_only(node));
+}
+
+#[test]
+fn a_loading_server_is_left_alone() {
+    let mut redis = Redis::start_with(&[
+        "--enable-debug-command",
+        "local",
+        "--key-load-delay",
+        "500",
+        "--loading-process-events-interval-bytes",
+        "1024",
+    ]);
+    redis.cli(&["DEBUG", "POPULATE", "10000"]);
+    redis.cli(&["SAVE"]);
+    let mut watch = Watch::new(&redis, 1000, &[]);
+    watch.until("a sample", |_, p| p.sample_keys > 0);
+    redis.start_again();
+    let loading = |node: &Node| node.info().is_some_and(|i| i.loading == Some(true));
+    watch.poll_until("loading", loading);
+    assert!(watch.sampler.picture(watch.clock.now()).is_none(), "the sample of the old process");
+    watch.until("a new sample", |node, p| !loading(node) && p.sample_keys > 100);
+    watch.until("another poll", |node, _| own_only(node));
+    assert_eq!(allowed(&watch.node, "scan"), Some(true));
+}
+
+#[test]
+fn a_flush_empties_the_picture() {
+    let redis = Redis::start();
+    send(&redis, &(0..500).map(|i| words(&format!("SET k:{i} v EX 50"))).collect::<Vec<_>>());
+    let mut watch = Watch::new(&redis, 1000, &[]);
+    watch.until("a sample", |_, p| p.due[2].value > 400.0);
+    redis.cli(&["FLUSHALL"]);
+    let picture = watch.until("nothing", |_, p| p.keys == 0.0);
+    assert_eq!((picture.sample_keys, picture.due[3].value, picture.waves.len()), (0, 0.0, 0));
 }

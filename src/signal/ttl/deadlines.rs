@@ -85,8 +85,11 @@ impl Deadlines {
     /// Takes in one answer; it replaces an older one of the same key.
     pub(super) fn draw(&mut self, drawn: Drawn) {
         let volatile = self.spaces.get(&drawn.database).map_or(0.0, |space| space.volatile);
-        self.order.push_back((drawn.key, drawn.taken));
-        self.kept.insert(drawn.key, Kept { drawn, volatile });
+        let before = self.kept.insert(drawn.key, Kept { drawn, volatile });
+        // A scan may give a key twice in one batch; it has one place in the order all the same.
+        if before.is_none_or(|k| k.drawn.taken != drawn.taken) {
+            self.order.push_back((drawn.key, drawn.taken));
+        }
         self.forget_before(drawn.taken - self.max_age);
         while self.kept.len() > self.capacity || self.order.len() > 2 * self.capacity {
             let Some((key, taken)) = self.order.pop_front() else { break };

@@ -63,6 +63,8 @@ pub struct Sampler {
     estimator: Estimator,
     walks: BTreeMap<u64, Walk>,
     databases: Vec<Database>,
+    /// Whether the last poll said what the databases hold.
+    observed: bool,
     /// The process that the sample is of.
     run_id: Option<String>,
     uptime: f64,
@@ -97,6 +99,7 @@ impl Sampler {
             estimator: Estimator::new(Groups::new(groups), capacity.min(MAX_SAMPLE), MAX_AGE),
             walks: BTreeMap::new(),
             databases: Vec::new(),
+            observed: false,
             run_id: None,
             uptime: 0.0,
             source: KeySource::Scan,
@@ -149,22 +152,25 @@ impl Sampler {
         self.uptime = uptime;
         self.pace.observe(self.clock.now(), info);
         self.databases.clear();
+        self.observed = false;
         // While it loads, the server refuses to look at keys and counts only those loaded so far.
         if info.loading != Some(true)
             && let Some(keyspace) = &info.keyspace
         {
             self.databases.extend(&keyspace.databases);
+            self.observed = keyspace.keys().is_some();
         }
         self.walks.retain(|index, _| self.databases.iter().any(|d| d.index == *index));
         self.estimator.observe_spaces(&self.databases);
     }
 
-    /// What expires when; `None` before the first answer.
+    /// What expires when; `None` before the first answer, unless there is nothing to ask for.
     pub fn picture(&mut self, now: f64) -> Option<TtlPicture> {
         let fresh =
             self.picture.as_ref().is_some_and(|p| (0.0..PICTURE_AGE).contains(&(now - p.time)));
         if !fresh {
-            self.picture = (self.estimator.sample_keys() > 0).then(|| TtlPicture {
+            let empty = self.observed && self.key_count() == 0.0;
+            self.picture = (empty || self.estimator.sample_keys() > 0).then(|| TtlPicture {
                 sampler_lookups: self.lookups,
                 odd_keys: self.odd,
                 server_share: self.pace.server_share(),

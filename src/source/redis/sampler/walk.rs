@@ -50,7 +50,9 @@ impl Walk {
             keys.push(key);
         }
         self.asked += keys.len() as f64;
-        let fetch = (self.queue.len() < wanted).then(|| match source {
+        // The next round does not begin before the last key of this one was asked.
+        let running_low = self.queue.len() < wanted && self.ending.is_none();
+        let fetch = (running_low || self.queue.is_empty()).then(|| match source {
             KeySource::Scan => {
                 Fetch::Scan { cursor: self.cursor, count: self.count.max(wanted).min(MAX_COUNT) }
             }
@@ -183,6 +185,13 @@ mod tests {
         let last = walk.slice(0, 2, KeySource::Scan);
         assert_eq!((names(&last), last.finishes), (vec!["e", "f"], Some(10.0)));
         assert_eq!(walk.slice(0, 2, KeySource::Scan).finishes, None);
+        // One key is left over: it ends its round before the next one begins.
+        give(&mut walk, 0, &["g", "h", "i"], 12.0);
+        let most = walk.slice(0, 2, KeySource::Scan);
+        assert_eq!((most.fetch, most.finishes), (None, None));
+        let last = walk.slice(0, 2, KeySource::Scan);
+        assert_eq!((names(&last), last.finishes), (vec!["i"], Some(12.0)));
+        assert_eq!(last.fetch, Some(Fetch::Scan { cursor: 0, count: 2 }));
     }
 
     #[test]
