@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_yaml::Value;
 use stampede_exporter::detect::Cause;
 use stampede_exporter::shipped::{DASHBOARD, RULES, RUNBOOKS, runbook};
+use stampede_exporter::source::redis::PollErrorKind;
 
 use crate::support::run;
 
@@ -170,6 +171,15 @@ fn every_runbook_can_be_followed() {
             let page = link.strip_suffix(".md").unwrap_or(link);
             assert!(runbook(page).is_some(), "{name} links to {link}");
         }
+    }
+}
+
+#[test]
+fn the_runbook_of_a_dead_server_knows_every_reason() {
+    let text = runbook("CacheRedisDown").expect("the runbook");
+    let table: String = text.lines().filter(|line| line.starts_with("| `")).collect();
+    for kind in PollErrorKind::ALL {
+        assert!(table.contains(&format!("`{}`", kind.as_str())), "{}", kind.as_str());
     }
 }
 
