@@ -237,12 +237,11 @@ impl Stage {
     /// When the given server does not let our keys be removed; they run out by themselves then.
     pub async fn close(self) -> Result<(), StoreError> {
         if self.private.is_none() {
-            self.around.store.cut(false);
             let limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(limit) = limit {
                 self.around.store.limit_memory(&limit).await?;
             }
-            self.around.store.clear().await?;
+            self.around.store.end().await?;
         }
         Ok(())
     }

@@ -179,7 +179,7 @@ impl Pacer {
         }
         match shape.hot_share {
             Some(share) if rng.random::<f64>() < share => 0,
-            Some(_) => Key::from(zipf.sample(rng)) + 1,
+            Some(_) => (Key::from(zipf.sample(rng)) + 1).min(Key::from(shape.keys.max(1)) - 1),
             None => Key::from(zipf.sample(rng)),
         }
     }

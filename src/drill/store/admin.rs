@@ -32,7 +32,7 @@ impl Store {
         loop {
             let (next, found) = self.scan(cursor, Some(&self.prefix)).await?;
             if !found.is_empty() {
-                removed += self.query::<u64>("", redis::cmd("UNLINK").arg(&found)).await?;
+                removed += self.order::<u64>(redis::cmd("UNLINK").arg(&found)).await?;
             }
             if next == 0 {
                 return Ok(removed);
@@ -65,7 +65,7 @@ impl Store {
 
     /// Removes everything on the server. Only for a private one.
     pub(in crate::drill) async fn flush_all(&self) -> Result<(), StoreError> {
-        self.query("", &redis::cmd("FLUSHALL")).await
+        self.order(&redis::cmd("FLUSHALL")).await
     }
 
     /// Leaves room for this share of the data that is there now, and lets the server evict the rest
@@ -89,23 +89,23 @@ impl Store {
     ) -> Result<(), StoreError> {
         let mut command = redis::cmd("CONFIG");
         command.arg("SET").arg("maxmemory-policy").arg(&limit.policy);
-        self.query::<()>("", &command).await?;
+        self.order::<()>(&command).await?;
         let mut command = redis::cmd("CONFIG");
         command.arg("SET").arg("maxmemory").arg(&limit.bytes);
-        self.query("", &command).await
+        self.order(&command).await
     }
 
     async fn memory_limit(&self) -> Result<MemoryLimit, StoreError> {
         let mut command = redis::cmd("CONFIG");
         command.arg("GET").arg("maxmemory*");
-        let mut settings: HashMap<String, String> = self.query("", &command).await?;
+        let mut settings: HashMap<String, String> = self.order(&command).await?;
         let mut setting = |name: &str| settings.remove(name).unwrap_or_default();
         Ok(MemoryLimit { bytes: setting("maxmemory"), policy: setting("maxmemory-policy") })
     }
 
     /// The fields of one section of INFO.
     async fn info(&self, section: &str) -> Result<HashMap<String, String>, StoreError> {
-        let text: String = self.query("", redis::cmd("INFO").arg(section)).await?;
+        let text: String = self.order(redis::cmd("INFO").arg(section)).await?;
         let field = |line: &str| line.split_once(':').map(|(k, v)| (k.to_owned(), v.to_owned()));
         Ok(text.lines().filter_map(field).collect())
     }
@@ -120,6 +120,6 @@ impl Store {
         if let Some(prefix) = prefix {
             command.arg("MATCH").arg(format!("{prefix}*"));
         }
-        self.query("", &command).await
+        self.order(&command).await
     }
 }

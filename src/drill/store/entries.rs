@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::link::Voice;
 use super::{BATCH, Store, StoreError, millis};
 
 /// Removes the key only while it still holds the token, so that nobody frees another one's lock.
@@ -66,7 +67,8 @@ impl Store {
     pub async fn get_with_life(&self, key: &str) -> Result<Option<Found>, StoreError> {
         let mut commands = redis::pipe();
         commands.cmd("GET").arg(self.name(key)).cmd("PTTL").arg(self.name(key));
-        let (bytes, life): (Option<Vec<u8>>, i64) = self.link(key)?.query_all(&commands).await?;
+        let (bytes, life): (Option<Vec<u8>>, i64) =
+            self.link(key)?.query_all(Voice::Service, &commands).await?;
         let remaining = u64::try_from(life).ok().map(Duration::from_millis);
         Ok(bytes.map(|bytes| Found { bytes, remaining }))
     }
@@ -78,7 +80,7 @@ impl Store {
     pub async fn write(&self, write: &Write) -> Result<(), StoreError> {
         let mut commands = redis::pipe();
         self.add(&mut commands, write);
-        Ok(self.link(&write.key)?.query_all(&commands).await?)
+        Ok(self.link(&write.key)?.query_all(Voice::Service, &commands).await?)
     }
 
     /// Writes many entries, in batches.
@@ -89,7 +91,7 @@ impl Store {
         for batch in writes.chunks(BATCH) {
             let mut commands = redis::pipe();
             batch.iter().for_each(|write| self.add(&mut commands, write));
-            self.link("")?.query_all::<()>(&commands).await?;
+            self.link("")?.query_all::<()>(Voice::Drill, &commands).await?;
         }
         Ok(())
     }
@@ -162,8 +164,7 @@ impl Store {
             batch.iter().for_each(|key| {
                 command.arg(self.name(key));
             });
-            let first = batch.first().map_or("", String::as_str);
-            removed += self.query::<u64>(first, &command).await?;
+            removed += self.order::<u64>(&command).await?;
         }
         Ok(removed)
     }
@@ -184,7 +185,7 @@ impl Store {
                 let script = commands.cmd("EVAL").arg(OVERWRITE).arg(1).arg(self.name(key));
                 script.arg(offset).arg(bytes).ignore();
             }
-            self.link("")?.query_all::<()>(&commands).await?;
+            self.link("")?.query_all::<()>(Voice::Drill, &commands).await?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use redis::{Client, Cmd, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo
 pub use admin::Holding;
 pub(super) use admin::MemoryLimit;
 pub use entries::{Found, Write};
-use link::Link;
+use link::{Link, Voice, Way};
 
 use crate::config::{RedisAddress, RedisConfig};
 
@@ -88,7 +88,22 @@ impl Store {
     /// Whether the way to the server is cut: every command then fails as if it were not answered.
     /// For a server that is not ours to stop.
     pub fn cut(&self, cut: bool) {
-        self.links.iter().for_each(|link| link.cut(cut));
+        let way = if cut { Way::Cut } else { Way::Open };
+        self.links.iter().for_each(|link| link.set_way(way));
+    }
+
+    /// Ends the service's use of the store: what is still under way can write no more. Then removes
+    /// everything under our prefix.
+    ///
+    /// # Errors
+    /// When the server does not answer or refuses.
+    pub async fn end(&self) -> Result<(), StoreError> {
+        for link in self.links.iter() {
+            link.set_way(Way::Closed);
+            // Commands keep their order: with this answered, those before it have been carried out.
+            link.query::<()>(Voice::Drill, &redis::cmd("PING")).await?;
+        }
+        self.clear().await.map(|_| ())
     }
 
     fn name(&self, key: &str) -> String {
@@ -106,7 +121,12 @@ impl Store {
         key: &str,
         command: &Cmd,
     ) -> Result<T, StoreError> {
-        Ok(self.link(key)?.query(command).await?)
+        Ok(self.link(key)?.query(Voice::Service, command).await?)
+    }
+
+    /// The drill's own command.
+    async fn order<T: redis::FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
+        Ok(self.link("")?.query(Voice::Drill, command).await?)
     }
 }
 
