@@ -1,6 +1,7 @@
 //! The command line as it is typed, and what it asks for.
 
 mod backtest;
+mod demo;
 mod drill;
 mod run;
 mod ttl;
@@ -15,8 +16,9 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 use crate::config::{Config, ConfigError, Flags};
-use crate::{backtest as replay, drill as fire_drill, shipped, ttl_command};
+use crate::{backtest as replay, demo as shown, drill as fire_drill, shipped, ttl_command};
 use backtest::BacktestArgs;
+use demo::DemoArgs;
 use drill::DrillArgs;
 use run::{CheckArgs, RunArgs};
 use ttl::TtlArgs;
@@ -34,6 +36,8 @@ pub enum Command {
     Backtest(replay::Options),
     /// Put real load on a Redis and let a stampede happen.
     Drill(fire_drill::Options),
+    /// Show everything together, from nothing.
+    Demo(shown::Options),
     /// Print something that ships inside the program.
     Print(&'static str),
 }
@@ -126,6 +130,8 @@ enum Verb {
     Backtest(BacktestArgs),
     /// A bounded fire drill: real load, a stampede, a protection, and what comes of it
     Drill(DrillArgs),
+    /// Everything together on this machine, from nothing: a stampede, seen as it happens
+    Demo(DemoArgs),
     /// Print the recording rules and alerts, a rule file for Prometheus
     Rules,
     /// Print the dashboard, JSON for Grafana
@@ -141,6 +147,7 @@ impl Typed {
             Some(Verb::Ttl(args)) => args.command().map_err(refusal),
             Some(Verb::Backtest(args)) => args.command(),
             Some(Verb::Drill(args)) => args.command(),
+            Some(Verb::Demo(args)) => Ok(args.command()),
             Some(Verb::Rules) => Ok(Command::Print(shipped::RULES)),
             Some(Verb::Dashboard) => Ok(Command::Print(shipped::DASHBOARD)),
         }

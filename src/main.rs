@@ -50,6 +50,7 @@ fn execute(command: Command) -> anyhow::Result<()> {
             Ok(backtest::run(&options, &mut std::io::stdout().lock(), &mut std::io::stderr())?)
         }
         Command::Drill(options) => drill(options),
+        Command::Demo(options) => show(options),
         Command::Print(text) => print(text),
     }
 }
@@ -80,6 +81,18 @@ fn drill(options: stampede_exporter::drill::Options) -> anyhow::Result<()> {
             ends.next().await;
         };
         stampede_exporter::drill::run(options, &mut std::io::stdout(), shutdown).await?;
+        Ok(())
+    })
+}
+
+/// Shows everything until the end or a signal, which cleans up too.
+fn show(options: stampede_exporter::demo::Options) -> anyhow::Result<()> {
+    runtime()?.block_on(async {
+        let mut ends = Ends::catch().context("cannot catch signals")?;
+        let shutdown = async {
+            ends.next().await;
+        };
+        stampede_exporter::demo::run(options, &mut std::io::stdout(), shutdown).await?;
         Ok(())
     })
 }
