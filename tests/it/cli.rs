@@ -295,6 +295,31 @@ fn sighup_takes_a_good_file_and_keeps_the_old_one_for_a_bad_one() {
 }
 
 #[test]
+fn a_reload_leaves_caches_alone_that_did_not_change() {
+    let polls = |cache: &str| format!("stampede_redis_polls_total{{cache=\"{cache}\"}}");
+    let config = |interval: &str| {
+        let rest = "redis: { addr: redis://127.0.0.1:1 }";
+        format!(
+            "web: {{ listen_address: \"127.0.0.1:0\" }}\ncaches:\n  \
+             - {{ name: same, poll_interval: 100ms, {rest} }}\n  \
+             - {{ name: changed, poll_interval: {interval}, {rest} }}\n"
+        )
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("reload.yml");
+    write(&path, &config("100ms"));
+    let exporter = Exporter::start(&["--config.file", &path.display().to_string()]);
+    let before = exporter.wait_for_metric(&polls("same"), |n| n >= 3.0);
+    exporter.wait_for_metric(&polls("changed"), |n| n >= 3.0);
+    // The longest interval, so that the count of the new monitor stays at its first poll.
+    write(&path, &config("60s"));
+    exporter.signal("HUP");
+    exporter.wait_for_metric(&polls("changed"), |n| n == 1.0);
+    let after = exporter.metric(&polls("same"));
+    assert!(after >= Some(before), "{before} polls before the reload, {after:?} after it");
+}
+
+#[test]
 fn no_secret_leaves_the_process() {
     const SECRET: &str = "CANARY-1";
     let page = Page::start("cache_hits_total 1\n");
