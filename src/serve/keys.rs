@@ -1,7 +1,7 @@
 //! Key names, which are bytes, as text that stays apart for keys that are apart.
 
 /// The name as it is where it is printable UTF-8; other bytes, control characters and backslashes
-/// are escaped as in `\\xff`.
+/// are escaped as in `\xff`.
 pub(super) fn text(name: &[u8]) -> String {
     let mut text = String::new();
     for chunk in name.utf8_chunks() {
