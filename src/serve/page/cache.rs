@@ -39,7 +39,7 @@ pub(super) fn article(
 }
 
 /// The four panels, which the script fills; all share one time axis.
-const PANELS: &str = "<summary>Last 15 minutes</summary>\n<div class=\"panels\">\n\
+const PANELS: &str = "<summary>The last minutes, up to 15</summary>\n<div class=\"panels\">\n\
     <figure data-panel=\"ratio\"><figcaption>Hit ratio <output></output></figcaption><div class=\"plot\"></div></figure>\n\
     <figure data-panel=\"loads\"><figcaption>Database queries a second <output></output></figcaption><div class=\"plot\"></div></figure>\n\
     <figure data-panel=\"ttl\"><figcaption>Keys by remaining TTL (strong colour: many) <output></output></figcaption><div class=\"plot\"></div></figure>\n\

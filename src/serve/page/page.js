@@ -3,6 +3,8 @@
 "use strict";
 
 const REFRESH_MS = 2000;
+// The least that a panel shows, so that the first minutes are not a line at its edge.
+const LEAST_SPAN = 180;
 const MARGIN = { left: 38, right: 30, top: 6, bottom: 16 };
 
 // ---- words -----------------------------------------------------------------------------------
@@ -108,18 +110,21 @@ function frame(plot, history) {
   const width = plot.clientWidth || 480;
   const height = plot.clientHeight || 150;
   const end = history.time.length ? history.time[history.time.length - 1] : Date.now() / 1000;
-  const begin = end - history.span_seconds;
+  const seen = history.time.length ? end - history.time[0] : 0;
+  const shown = Math.min(history.span_seconds, Math.max(LEAST_SPAN, seen));
+  const begin = end - shown;
   const inner = { w: width - MARGIN.left - MARGIN.right, h: height - MARGIN.top - MARGIN.bottom };
-  const x = (time) => MARGIN.left + ((time - begin) / history.span_seconds) * inner.w;
+  const x = (time) => MARGIN.left + ((time - begin) / shown) * inner.w;
   const y = (value, [low, high]) => MARGIN.top + (1 - (value - low) / (high - low)) * inner.h;
-  return { width, height, begin, end, inner, x, y };
+  return { width, height, begin, end, span: shown, inner, x, y };
 }
 
 function drawFrame(root, f, history) {
   for (const [from, to] of activeSpans(history)) {
     root.append(svg("rect", { class: "shade", x: f.x(from), y: MARGIN.top, width: Math.max(2, f.x(to) - f.x(from)), height: f.inner.h }));
   }
-  const step = f.inner.w < 300 ? 300 : 180;
+  const most = f.inner.w < 300 ? 3 : 6;
+  const step = [60, 120, 180, 300].find((seconds) => f.span / seconds <= most) ?? 300;
   for (let time = Math.ceil(f.begin / step) * step; time <= f.end; time += step) {
     const x = f.x(time);
     root.append(svg("line", { class: "grid", x1: x, x2: x, y1: MARGIN.top, y2: MARGIN.top + f.inner.h }));
@@ -314,7 +319,7 @@ function watchPointer(charts) {
     if (!plot || !history) return;
     const f = frame(plot, history);
     const part = (event.clientX - plot.getBoundingClientRect().left - MARGIN.left) / f.inner.w;
-    drawCache(charts, f.begin + Math.min(1, Math.max(0, part)) * history.span_seconds);
+    drawCache(charts, f.begin + Math.min(1, Math.max(0, part)) * f.span);
   });
   charts.addEventListener("pointerleave", () => drawCache(charts, null));
   charts.addEventListener("toggle", () => refreshCurves().catch(sayStale));
