@@ -109,6 +109,10 @@ pub struct NodeState {
     pub totals: NodeTotals,
     /// Keys now, over all databases.
     pub keys: Option<f64>,
+    /// Bytes in use, at most ten seconds ago.
+    pub memory_used: Option<f64>,
+    /// The memory limit in bytes; `None` when there is none or the server does not say.
+    pub memory_limit: Option<f64>,
     /// Counter resets seen, by reason, every reason there from the start.
     pub resets: Vec<(&'static str, u64)>,
     /// Which commands the server lets us use.

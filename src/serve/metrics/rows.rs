@@ -69,6 +69,12 @@ pub(super) const ROWS: &[Row] = &[
     gauge("stampede_redis_keys", NODE,
         "Keys in all databases of the server. Absent while it is down.",
         Origin::Node(|node, out| if node.up { out.add(&[], node.keys) })),
+    gauge("stampede_redis_memory_used_bytes", NODE,
+        "Memory that the server's data and buffers take, at most ten seconds ago. Absent while it is down.",
+        Origin::Node(|node, out| if node.up { out.add(&[], node.memory_used) })),
+    gauge("stampede_redis_memory_limit_bytes", NODE,
+        "The server's memory limit, at which it evicts keys or refuses writes. Absent without a limit.",
+        Origin::Node(|node, out| if node.up { out.add(&[], node.memory_limit) })),
     counter("stampede_redis_counter_resets_total", &["cache", "node", "reason"],
         "Times the server's counters began anew, by reason.",
         Origin::Node(|node, out| for (reason, n) in &node.resets {

@@ -105,6 +105,8 @@ impl Node {
             mode: info.and_then(|i| i.mode.clone()),
             totals: self.counters.totals(),
             keys: info.and_then(Info::keys),
+            memory_used: info.and_then(|i| i.used_memory),
+            memory_limit: info.and_then(|i| i.maxmemory).filter(|limit| *limit > 0.0),
             resets: ResetReason::ALL.map(|r| (r.as_str(), self.counters.resets(r))).to_vec(),
             capabilities: self.capabilities.clone(),
             info_problems: InfoProblemKind::ALL.map(|k| (k.as_str(), self.problems(k))).to_vec(),

@@ -72,6 +72,8 @@ async fn counts_what_happens_after_the_first_poll() {
         [("restart", 0), ("resetstat", 0), ("node_change", 0), ("role_change", 0)]
     );
     assert!(state.info_problems.iter().all(|(_, n)| *n == 0), "{:?}", state.info_problems);
+    assert!(state.memory_used.is_some_and(|bytes| bytes > 0.0));
+    assert_eq!(state.memory_limit, None, "no limit is not a limit of nothing");
     assert_eq!(redis.info("stats", "total_error_replies").as_deref(), Some("0"));
 }
 

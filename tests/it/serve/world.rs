@@ -158,6 +158,8 @@ fn node(name: &str, up: bool) -> NodeState {
         mode: Some("standalone".to_owned()),
         totals: NodeTotals { hits: 9000.0, misses: 1000.0, expired: 25.0, evicted: 4.0 },
         keys: Some(50_000.0),
+        memory_used: Some(900e6),
+        memory_limit: Some(1e9),
         resets: vec![("restart", 1), ("resetstat", 0), ("node_change", 0), ("role_change", 0)],
         capabilities: vec![("scan", true), ("config_get", false)],
         info_problems: vec![("missing", 0), ("unreadable", 2)],
