@@ -24,6 +24,11 @@ pub(super) struct DrillArgs {
     ))]
     protections: Vec<Protections>,
 
+    /// One run for each of these, in turn and with the same seed, and a table of all of them
+    #[arg(long, value_name = "NAME[+NAME],…", value_delimiter = ',')]
+    #[arg(conflicts_with = "protections")]
+    compare: Vec<Protections>,
+
     /// Drill on this server instead of a private one
     #[arg(id = "redis", long = "redis.addr", value_name = "URL")]
     redis: Option<String>,
@@ -127,7 +132,7 @@ impl DrillArgs {
         };
         let options = Options {
             scenario: self.scenario,
-            protections: self.protections,
+            protections: if self.compare.is_empty() { self.protections } else { self.compare },
             target,
             rate: self.rate.0,
             arrivals: if self.even { Arrivals::Constant } else { Arrivals::Poisson },

@@ -17,7 +17,7 @@ pub enum Scenario {
     Invalidation,
     /// The memory limit falls below the working set.
     Eviction,
-    /// Half of the requests ask for keys that exist nowhere.
+    /// A fifth of the requests ask for keys that exist nowhere.
     Penetration,
     /// The server stops answering, and comes back.
     Avalanche,

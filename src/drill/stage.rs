@@ -30,7 +30,7 @@ const PURGE_STRIDE: u64 = 5;
 /// Under the memory limit half of the data has room.
 const SQUEEZE: f64 = 0.5;
 /// Share of the requests that ask for what exists nowhere, while somebody does so.
-const NOWHERE_SHARE: f64 = 0.5;
+const NOWHERE_SHARE: f64 = 0.2;
 /// Keys are warmed until they take this share of the requests together ...
 const WARM_SHARE: f64 = 0.98;
 /// ... and the service is ready when at least this share would hit.

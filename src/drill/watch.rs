@@ -1,5 +1,6 @@
 //! The exporter itself, watching the drill's server and page from this process.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ pub struct Watch {
 }
 
 /// One incident of a run.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Seen {
     /// Unix seconds of the poll at which it was declared.
     pub start: f64,
@@ -50,6 +51,8 @@ pub struct Seen {
     pub cause: &'static str,
     /// Misses beyond what was to be expected.
     pub excess_misses: f64,
+    /// The figures behind the verdict.
+    pub evidence: BTreeMap<&'static str, f64>,
 }
 
 impl Watch {
@@ -102,6 +105,7 @@ impl Seen {
             end: incident.ended_at,
             cause: incident.cause.as_str(),
             excess_misses: incident.excess_misses,
+            evidence: incident.evidence.iter().copied().collect(),
         }
     }
 
