@@ -1,6 +1,8 @@
 //! The drill against real servers: its workload, its protections, and what it leaves behind.
 
+use std::fs;
 use std::future::pending;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use stampede_exporter::config::{RedisAddress, RedisConfig};
@@ -10,6 +12,7 @@ use stampede_exporter::drill::{
 };
 
 use super::support::redis::Redis;
+use super::support::{self, wait_for};
 
 fn given(redis: &Redis, foreign: ForeignData) -> Target {
     let address = RedisAddress::Tcp { host: "127.0.0.1".to_owned(), port: redis.port };
@@ -263,6 +266,41 @@ fn a_cache_that_fails_lets_requests_fall_through_and_recovers() {
         assert!(report.hits >= 1600, "{report:?}");
     }
     assert_eq!(redis.cli(&["DBSIZE"]), "0");
+}
+
+fn program(args: &[&str]) -> Command {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_stampede-exporter"));
+    program.arg("drill").args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
+    program
+}
+
+#[test]
+fn without_redis_server_it_says_what_to_do() {
+    let nowhere = tempfile::tempdir().unwrap();
+    let output = program(&["--duration", "1s"]).env("PATH", nowhere.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("redis-server is not installed"), "{said}");
+    assert!(said.contains("apt-get install redis-server"), "{said}");
+}
+
+#[test]
+fn ctrl_c_cleans_up() {
+    let (redis, files) = (Redis::start(), tempfile::tempdir().unwrap());
+    let given = ["--duration", "10m", "--json", "--redis.addr", &redis.url()];
+    for (args, private) in [(&given[..], false), (&given[..3], true)] {
+        let mut child = program(args).env("TMPDIR", files.path()).spawn().unwrap();
+        let under_way = || match private {
+            true => fs::read_dir(files.path()).unwrap().count() > 0,
+            false => redis.cli(&["DBSIZE"]) != "0",
+        };
+        wait_for("it is under way", || under_way().then_some(()));
+        assert!(support::run("kill", &["-INT", &child.id().to_string()]).status.success());
+        let status = wait_for("it ends", || child.try_wait().unwrap());
+        assert!(status.success(), "{status}");
+        assert_eq!(redis.cli(&["DBSIZE"]), "0");
+        assert_eq!(fs::read_dir(files.path()).unwrap().count(), 0, "no directory is left");
+    }
 }
 
 #[test]

@@ -47,3 +47,5 @@ mod protections;
 mod live;
 // What expires when, in a model: rates of coverage, false waves and waves found, over seeds.
 mod ttl_model;
+// The demo as a process: it succeeds, and leaves nothing behind.
+mod demo;
