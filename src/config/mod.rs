@@ -211,12 +211,23 @@ pub struct TtlConfig {
     pub keys_per_second: u32,
     /// Key groups: the first that matches counts.
     pub groups: Vec<TtlGroup>,
+    /// Keys asked at every poll.
+    pub watch: Vec<TtlWatch>,
 }
 
 impl Default for TtlConfig {
     fn default() -> TtlConfig {
-        TtlConfig { keys_per_second: 100, groups: Vec::new() }
+        TtlConfig { keys_per_second: 100, groups: Vec::new(), watch: Vec::new() }
     }
+}
+
+/// A key whose deadline is asked at every poll.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TtlWatch {
+    /// The `watch` label.
+    pub name: Arc<str>,
+    /// The key, in database 0.
+    pub key: String,
 }
 
 /// Keys that belong together.

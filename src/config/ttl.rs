@@ -5,21 +5,26 @@ use std::sync::Arc;
 use super::fields::{self, Fields, Name, unique};
 use super::node::Node;
 use super::problem::{Problems, quoted};
-use super::{TtlConfig, TtlGroup};
+use super::{TtlConfig, TtlGroup, TtlWatch};
 
 /// Key groups of one cache: each is a set of series.
 const MOST_GROUPS: usize = 50;
+
+/// Watched keys of one cache: each is a lookup at every poll.
+const MOST_WATCHED: usize = 20;
 
 /// Reads the sampler's settings.
 pub(super) fn ttl(node: &Node, problems: &Problems) -> TtlConfig {
     let mut fields = Fields::of(node, problems);
     let rate = fields.read("keys_per_second", |n, p| fields::integer(n, p, 0..=100_000));
     let groups = fields.read("groups", |n, p| Some(groups(n, p)));
+    let watch = fields.read("watch", |n, p| Some(watch(n, p)));
     fields.end();
     let defaults = TtlConfig::default();
     TtlConfig {
         keys_per_second: rate.unwrap_or(defaults.keys_per_second),
         groups: groups.unwrap_or(defaults.groups),
+        watch: watch.unwrap_or(defaults.watch),
     }
 }
 
@@ -43,6 +48,30 @@ fn groups(node: &Node, problems: &Problems) -> Vec<TtlGroup> {
     }
     unique(&names, problems, "each group needs a name of its own");
     groups
+}
+
+fn watch(node: &Node, problems: &Problems) -> Vec<TtlWatch> {
+    let list =
+        fields::items(node, problems, "a list such as - { name: front, key: \"page:front\" }");
+    if list.len() > MOST_WATCHED {
+        let message = format!("{} watched keys; write at most {MOST_WATCHED}", list.len());
+        problems.add(&node.path, message);
+    }
+    let mut watch = Vec::new();
+    let mut names = Vec::new();
+    for item in list {
+        let mut fields = Fields::of(item, problems);
+        let name = fields.require("name", "the name to show for the key", fields::name);
+        let key = fields
+            .require("key", "the key", |n, p| fields::text(n, p, "a key such as \"page:front\""));
+        fields.end();
+        if let (Some(name), Some(key)) = (&name, key) {
+            watch.push(TtlWatch { name: Arc::clone(&name.text), key });
+        }
+        names.extend(name);
+    }
+    unique(&names, problems, "each watched key needs a name of its own");
+    watch
 }
 
 fn group_name(node: &Node, problems: &Problems) -> Option<Name> {

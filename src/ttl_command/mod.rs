@@ -111,7 +111,11 @@ pub async fn run(
 
 async fn look(options: &Options, progress: &mut dyn Write) -> Result<Look, TtlError> {
     let clock = Clock::start();
-    let config = TtlConfig { keys_per_second: KEYS_PER_SECOND, groups: options.groups.clone() };
+    let config = TtlConfig {
+        keys_per_second: KEYS_PER_SECOND,
+        groups: options.groups.clone(),
+        ..TtlConfig::default()
+    };
     let mut node = Node::new(&options.redis, TIMEOUT, clock);
     let mut sampler = Sampler::new(&config, clock);
     let server = node.label().to_string();

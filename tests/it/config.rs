@@ -90,6 +90,8 @@ fn a_full_file_means_what_it_says() {
     let groups: Vec<_> =
         catalog.ttl.groups.iter().map(|g| (&*g.name, g.pattern.as_str())).collect();
     assert_eq!(groups, [("product", "product:*"), ("session", "s[0-9]\\[*")]);
+    let watch: Vec<_> = catalog.ttl.watch.iter().map(|w| (&*w.name, w.key.as_str())).collect();
+    assert_eq!(watch, [("front", "page:front")]);
     assert_eq!((catalog.detector.warm_up, catalog.detector.rise), (30.0, 2.0));
 
     assert_eq!(sessions.poll_interval, Duration::from_secs(10));

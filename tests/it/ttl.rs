@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stampede_exporter::clock::Clock;
-use stampede_exporter::config::{RedisAddress, RedisConfig, TtlConfig, TtlGroup};
-use stampede_exporter::signal::ttl::TtlPicture;
+use stampede_exporter::config::{RedisAddress, RedisConfig, TtlConfig, TtlGroup, TtlWatch};
+use stampede_exporter::signal::ttl::{TtlPicture, WatchedState};
 use stampede_exporter::source::redis::{Node, Sampler};
 use stampede_exporter::ttl_command::{self, Format, Options, TtlError};
 use tokio::runtime::Runtime;
@@ -30,16 +30,20 @@ impl Watch {
     }
 
     fn on_port(port: u16, keys_per_second: u32, groups: &[(&str, &str)]) -> Watch {
-        let clock = Clock::start();
         let groups = groups
             .iter()
             .map(|(name, glob)| TtlGroup { name: Arc::from(*name), pattern: (*glob).into() })
             .collect();
-        let ttl = TtlConfig { keys_per_second, groups };
+        let ttl = TtlConfig { keys_per_second, groups, watch: Vec::new() };
+        Watch::with(port, &ttl)
+    }
+
+    fn with(port: u16, ttl: &TtlConfig) -> Watch {
+        let clock = Clock::start();
         let node = Node::new(&at_port(port), Duration::from_secs(1), clock);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.expect("a runtime");
-        Watch { runtime, clock, node, sampler: Sampler::new(&ttl, clock) }
+        Watch { runtime, clock, node, sampler: Sampler::new(ttl, clock) }
     }
 
     /// Polls and samples until the picture fits; every poll looks at it once.
@@ -448,4 +452,27 @@ fn a_flush_empties_the_picture() {
     redis.cli(&["FLUSHALL"]);
     let picture = watch.until("nothing", |_, p| p.keys == 0.0);
     assert_eq!((picture.sample_keys, picture.due[3].value, picture.waves.len()), (0, 0.0, 0));
+}
+
+/// Watched keys are asked at every poll, also where nothing is sampled, and it is not exported.
+#[test]
+fn watched_keys_are_asked_at_every_poll() {
+    let redis = Redis::start();
+    redis.cli(&["SET", "page:front", "v", "EX", "100"]);
+    redis.cli(&["SET", "page:menu", "v"]);
+    let watch = ["page:front", "page:menu", "page:none"]
+        .map(|key| TtlWatch { name: key[5..].into(), key: key.into() })
+        .to_vec();
+    let mut watch =
+        Watch::with(redis.port, &TtlConfig { keys_per_second: 0, groups: Vec::new(), watch });
+    let state = |p: &TtlPicture, place: usize| p.watched[place].state;
+    let picture = watch.until("answers", |_, p| p.sampler_lookups >= 6);
+    let Some(WatchedState::Due(at)) = state(&picture, 0) else { panic!("{picture:?}") };
+    assert!((90.0..=100.0).contains(&(at - picture.time)), "{picture:?}");
+    let others = (state(&picture, 1), state(&picture, 2));
+    assert_eq!(others, (Some(WatchedState::NoTtl), Some(WatchedState::Missing)));
+    assert_eq!((picture.groups.len(), picture.sample_keys), (0, 0));
+    redis.cli(&["EXPIRE", "page:menu", "5000"]);
+    watch.until("the new deadline", |_, p| matches!(state(p, 1), Some(WatchedState::Due(_))));
+    watch.until("another poll", |node, _| own_only(node));
 }

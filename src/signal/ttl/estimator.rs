@@ -151,8 +151,11 @@ impl Estimator {
             None => return TtlPicture { time: now, ..TtlPicture::default() },
         };
         let here = |name: &str| waves.iter().filter(|w| &*w.group == name).collect::<Vec<_>>();
+        // Where nothing was asked, as with the watch list alone, nothing is known of any group.
+        let known = mass.used > 0 || mass.keys == 0.0;
         let groups: Vec<GroupTtl> = groups
             .iter()
+            .filter(|_| known)
             .zip(&mass.without_ttl)
             .map(|(view, without)| GroupTtl {
                 forecast: forecast(now, &mass, &view.parts, &here(&view.name)),
@@ -169,7 +172,7 @@ impl Estimator {
             due_ratio: due_ratio(now, &all.parts, &of_all),
             waves: told_once(&waves),
             keys: mass.keys,
-            without_ttl: mass.persistent,
+            without_ttl: if known { mass.persistent } else { 0.0 },
             sample_keys: mass.used,
             sample_time: self.newest,
             ..TtlPicture::default()

@@ -20,16 +20,18 @@
 mod pace;
 mod slice;
 mod walk;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redis::Value;
+use redis::{Pipeline, Value};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use self::pace::Pace;
 use self::slice::{Answer, Answered, Command, Refusal, Slice};
 use self::walk::Walk;
+use self::watch::WatchList;
 use super::{Connection, Node};
 use crate::clock::Clock;
 use crate::config::TtlConfig;
@@ -62,6 +64,7 @@ pub struct Sampler {
     pace: Pace,
     estimator: Estimator,
     walks: BTreeMap<u64, Walk>,
+    watch: WatchList,
     databases: Vec<Database>,
     /// Whether the last poll said what the databases hold.
     observed: bool,
@@ -89,7 +92,7 @@ enum KeySource {
 }
 
 impl Sampler {
-    /// A sampler that has asked nothing yet. A pace of 0 keys a second keeps it silent.
+    /// A sampler that has asked nothing yet. A pace of 0 keys a second leaves only the watch list.
     pub fn new(config: &TtlConfig, clock: Clock) -> Sampler {
         let groups = config.groups.iter().map(|g| (g.name.clone(), g.pattern.clone()));
         let capacity = (f64::from(config.keys_per_second) * MAX_AGE) as usize;
@@ -98,6 +101,7 @@ impl Sampler {
             pace: Pace::new(config.keys_per_second),
             estimator: Estimator::new(Groups::new(groups), capacity.min(MAX_SAMPLE), MAX_AGE),
             walks: BTreeMap::new(),
+            watch: WatchList::new(&config.watch),
             databases: Vec::new(),
             observed: false,
             run_id: None,
@@ -118,7 +122,10 @@ impl Sampler {
     pub async fn run(&mut self, node: &mut Node, until: Instant) {
         match node.info() {
             Some(info) => self.observe(info),
-            None => return,
+            None => return self.watch.forget(),
+        }
+        if !self.ask_watched(node, until).await {
+            return;
         }
         loop {
             let Some(keys) = self.pace.slice(self.key_count()) else { return };
@@ -133,8 +140,7 @@ impl Sampler {
                 continue;
             }
             let Some(slice) = self.slice(now, keys.count) else { continue };
-            let deadline = until.min(Instant::now() + SLICE_TIMEOUT);
-            if !self.ask(node, slice, deadline).await {
+            if !self.ask(node, slice, until).await {
                 return;
             }
         }
@@ -168,9 +174,11 @@ impl Sampler {
     pub fn picture(&mut self, now: f64) -> Option<TtlPicture> {
         let fresh =
             self.picture.as_ref().is_some_and(|p| (0.0..PICTURE_AGE).contains(&(now - p.time)));
+        let watched = self.watch.watched();
         if !fresh {
             let empty = self.observed && self.key_count() == 0.0;
-            self.picture = (empty || self.estimator.sample_keys() > 0).then(|| TtlPicture {
+            let known = empty || self.estimator.sample_keys() > 0 || !watched.is_empty();
+            self.picture = known.then(|| TtlPicture {
                 sampler_lookups: self.lookups,
                 odd_keys: self.odd,
                 server_share: self.pace.server_share(),
@@ -178,7 +186,7 @@ impl Sampler {
                 ..self.estimator.picture(now)
             });
         }
-        self.picture.clone()
+        self.picture.clone().map(|picture| TtlPicture { watched, ..picture })
     }
 
     /// Keys due in the coming second over the mean rate; see [`TtlPicture::due_ratio`].
@@ -226,25 +234,56 @@ impl Sampler {
         Some(self.walks.entry(database).or_default().slice(database, keys, source))
     }
 
+    /// Asks for the keys of the watch list; `false` when the connection is lost.
+    async fn ask_watched(&mut self, node: &mut Node, until: Instant) -> bool {
+        let loading = node.info().is_none_or(|info| info.loading == Some(true));
+        let late = Instant::now() + self.pace.room() > until;
+        if self.watch.is_empty() || loading || late || self.clock.now() < self.paused_until {
+            return true;
+        }
+        let Some((answers, at)) = self.exchange(node, &self.watch.pipeline(), until).await else {
+            self.watch.forget();
+            return false;
+        };
+        let answers = self.watch.take_in(&answers, at);
+        self.count(node, &answers, false);
+        true
+    }
+
     /// Asks one question and takes in its answers; `false` when the connection is lost.
-    async fn ask(&mut self, node: &mut Node, slice: Slice, deadline: Instant) -> bool {
+    async fn ask(&mut self, node: &mut Node, slice: Slice, until: Instant) -> bool {
+        match self.exchange(node, &slice.pipeline(), until).await {
+            Some((answers, at)) => {
+                self.take_in(node, &slice, answers, at);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Sends a pipeline; its answers, and when the server read its clock for them, Unix seconds.
+    /// `None` when the answers did not come in time: then the connection is given up.
+    async fn exchange(
+        &mut self,
+        node: &mut Node,
+        pipeline: &Pipeline,
+        until: Instant,
+    ) -> Option<(Vec<Value>, f64)> {
+        let deadline = until.min(Instant::now() + SLICE_TIMEOUT);
         let sent = self.clock.now();
         let mut asking = Asking(Some(node));
         let Some(connection) = asking.connection() else {
             asking.settled();
-            return false;
+            return None;
         };
-        let answers = match timeout_at(deadline, connection.ask_all(&slice.pipeline())).await {
-            Ok(Ok(answers)) => answers,
+        let Ok(Ok(answers)) = timeout_at(deadline, connection.ask_all(pipeline)).await else {
             // Late, or the connection broke: `asking` gives it up.
-            Ok(Err(_)) | Err(_) => return false,
+            return None;
         };
-        let Some(node) = asking.settled() else { return false };
+        asking.settled();
         let received = self.clock.now();
         self.pace.took(received - sent);
-        // The server read its clock somewhere in between.
-        self.take_in(node, &slice, answers, (sent + received) / 2.0);
-        true
+        Some((answers, (sent + received) / 2.0))
     }
 
     fn take_in(&mut self, node: &mut Node, slice: &Slice, answers: Vec<Value>, at: f64) {
@@ -272,22 +311,13 @@ impl Sampler {
         }
     }
 
-    /// Every answer counts as the lookup that it was at the server, and costs nothing but itself
-    /// when it is odd.
     fn take_in_ttls(&mut self, node: &mut Node, slice: &Slice, answered: &Answered, at: f64) {
-        let mut own = OwnLookups::default();
-        let mut refused = None;
+        self.count(node, &answered.ttls, slice.fetch.is_some());
+        if !answered.selected {
+            // The questions went to another database: counted, but about no key of this one.
+            return;
+        }
         for (key, answer) in slice.keys.iter().zip(&answered.ttls) {
-            match answer {
-                Answer::Left(_) | Answer::NoTtl => own.hits += 1.0,
-                Answer::Gone => own.misses += 1.0,
-                Answer::Refused(refusal) => refused = Some(*refusal),
-                Answer::Odd => self.odd += 1,
-            }
-            if !answered.selected {
-                // The question went to another database: counted, but about no key of this one.
-                continue;
-            }
             match answer {
                 Answer::Left(left) => self.estimator.draw(at, slice.database, key, Some(*left)),
                 Answer::NoTtl => self.estimator.draw(at, slice.database, key, None),
@@ -295,10 +325,25 @@ impl Sampler {
                 Answer::Refused(_) | Answer::Odd => {}
             }
         }
+    }
+
+    /// Every answer counts as the lookup that it was at the server, and costs nothing but itself
+    /// when it is odd.
+    fn count(&mut self, node: &mut Node, answers: &[Answer], scanned: bool) {
+        let mut own = OwnLookups::default();
+        let mut refused = None;
+        for answer in answers {
+            match answer {
+                Answer::Left(_) | Answer::NoTtl => own.hits += 1.0,
+                Answer::Gone => own.misses += 1.0,
+                Answer::Refused(refusal) => refused = Some(*refusal),
+                Answer::Odd => self.odd += 1,
+            }
+        }
         node.note_own(own);
         let lookups = own.hits + own.misses;
         self.lookups += lookups as u64;
-        self.pace.asked(lookups, slice.fetch.is_some());
+        self.pace.asked(lookups, scanned);
         if let Some(refusal) = refused {
             self.refused(node, Command::Pttl, refusal);
         } else if lookups > 0.0 {
@@ -327,13 +372,13 @@ impl Sampler {
 /// A question under way at a server. Dropped before it is settled, it gives the connection up.
 struct Asking<'a>(Option<&'a mut Node>);
 
-impl<'a> Asking<'a> {
+impl Asking<'_> {
     fn connection(&mut self) -> Option<&mut Connection> {
         self.0.as_mut()?.connection()
     }
 
-    fn settled(mut self) -> Option<&'a mut Node> {
-        self.0.take()
+    fn settled(mut self) {
+        self.0 = None;
     }
 }
 

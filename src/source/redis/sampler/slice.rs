@@ -137,7 +137,8 @@ impl Slice {
     }
 }
 
-fn ttl(answer: &Value) -> Answer {
+/// What an answer to `PTTL` says.
+pub(super) fn ttl(answer: &Value) -> Answer {
     match answer {
         Value::Int(-1) => Answer::NoTtl,
         Value::Int(-2) => Answer::Gone,

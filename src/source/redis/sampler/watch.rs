@@ -1,0 +1,72 @@
+//! The watch list: single keys whose deadline is asked at every poll, since a sample of a large key
+//! space does not see one hot key.
+
+use std::sync::Arc;
+
+use redis::{Pipeline, Value, cmd};
+
+use super::slice::{Answer, ttl};
+use crate::config::TtlWatch;
+use crate::signal::ttl::{Watched, WatchedState};
+
+/// The watched keys of one cache, in database 0.
+#[derive(Debug, Default)]
+pub(super) struct WatchList {
+    keys: Vec<Key>,
+}
+
+#[derive(Debug)]
+struct Key {
+    name: Arc<str>,
+    key: String,
+    state: Option<WatchedState>,
+}
+
+impl WatchList {
+    pub(super) fn new(watch: &[TtlWatch]) -> WatchList {
+        let key = |w: &TtlWatch| Key { name: w.name.clone(), key: w.key.clone(), state: None };
+        WatchList { keys: watch.iter().map(key).collect() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// One question about all of them.
+    pub(super) fn pipeline(&self) -> Pipeline {
+        let mut pipeline = Pipeline::with_capacity(self.keys.len());
+        for key in &self.keys {
+            pipeline.add_command(cmd("PTTL").arg(&key.key).to_owned());
+        }
+        pipeline
+    }
+
+    /// Takes in the answers, which came at `at`, Unix seconds. What is refused is not known.
+    pub(super) fn take_in(&mut self, answers: &[Value], at: f64) -> Vec<Answer> {
+        let answers: Vec<Answer> = answers.iter().map(ttl).collect();
+        for (key, answer) in self.keys.iter_mut().zip(&answers) {
+            key.state = match answer {
+                Answer::Left(seconds) => Some(WatchedState::Due(at + seconds)),
+                Answer::NoTtl => Some(WatchedState::NoTtl),
+                Answer::Gone => Some(WatchedState::Missing),
+                Answer::Refused(_) | Answer::Odd => None,
+            };
+        }
+        answers
+    }
+
+    /// Forgets what is known, as while the server is away.
+    pub(super) fn forget(&mut self) {
+        for key in &mut self.keys {
+            key.state = None;
+        }
+    }
+
+    /// The list for the picture; empty before the first answer to any of them.
+    pub(super) fn watched(&self) -> Vec<Watched> {
+        if self.keys.iter().all(|key| key.state.is_none()) {
+            return Vec::new();
+        }
+        self.keys.iter().map(|k| Watched { name: Arc::clone(&k.name), state: k.state }).collect()
+    }
+}
