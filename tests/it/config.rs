@@ -126,6 +126,20 @@ fn applications_get_the_counters_that_they_name() {
     assert_eq!(histogram.selector.matchers.first().expect("a label").label, "tier");
 }
 
+/// What the README shows is taken as it stands, but for the secret's place.
+#[test]
+fn the_configuration_of_the_readme_is_one() {
+    let readme = std::fs::read_to_string("README.md").expect("the README");
+    let block = readme.split("```yaml\n").nth(1).expect("a configuration");
+    let block = block.split("```").next().expect("its end");
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("readme.yml");
+    let text = block.replace("/run/secrets/redis", "tests/config/good/password");
+    std::fs::write(&path, text).expect("written");
+    let config = load(&path.display().to_string()).expect("a good file");
+    assert_eq!(config.caches.len(), 1);
+}
+
 #[test]
 fn flags_alone_make_one_cache() {
     let apps = ["http://127.0.0.1:1/m", "http://h/m", "http://127.0.0.1:1/n"].map(str::to_owned);
