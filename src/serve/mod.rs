@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, Uri, header};
 use axum::middleware::{self, Next};
@@ -83,10 +84,22 @@ struct Served {
     board: Board,
     clock: Clock,
     history: History,
-    /// The last whole metric page and the view it shows: scrapes come in pairs and from several
-    /// Prometheus servers, snapshots once a poll.
-    page: Mutex<Option<(View, Arc<str>)>>,
+    /// The last whole metric page.
+    page: Mutex<Option<Kept>>,
 }
+
+/// A metric page that was made: scrapes come in pairs and from several Prometheus servers,
+/// snapshots once a poll.
+struct Kept {
+    /// What it shows.
+    view: View,
+    /// When it was made, Unix seconds.
+    time: f64,
+    page: Bytes,
+}
+
+/// Seconds for which a page of an unchanged board is kept: the figures of our own process move on.
+const KEEP_PAGE: f64 = 1.0;
 
 fn routes(state: Arc<Served>) -> Router {
     Router::new()
@@ -118,26 +131,33 @@ async fn guard(request: Request, next: Next) -> Response {
 async fn metrics_page(State(served): State<Arc<Served>>, uri: Uri) -> Result<Response, QueryError> {
     let wanted = Wanted::parse(&uri, &["cache"])?;
     let view = served.board.view();
-    let mut page = if wanted.everything() {
-        served.whole_page(&view).to_string()
+    let page = if wanted.everything() {
+        served.whole_page(view)
     } else {
         let caches = wanted.select(&view)?;
-        render(&View { caches, ..view }, &Build::this())
+        metric_page(&View { caches, ..view })
     };
-    page.push_str(&metrics::process::render());
     Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], page).into_response())
 }
 
+fn metric_page(view: &View) -> Bytes {
+    let mut page = render(view, &Build::this());
+    page.push_str(&metrics::process::render());
+    page.into()
+}
+
 impl Served {
-    fn whole_page(&self, view: &View) -> Arc<str> {
+    fn whole_page(&self, view: View) -> Bytes {
+        let time = self.clock.now();
         let mut kept = self.page.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((shown, page)) = kept.as_ref()
-            && same(shown, view)
+        if let Some(kept) = kept.as_ref()
+            && time - kept.time < KEEP_PAGE
+            && same(&kept.view, &view)
         {
-            return Arc::clone(page);
+            return kept.page.clone();
         }
-        let page: Arc<str> = render(view, &Build::this()).into();
-        *kept = Some((view.clone(), Arc::clone(&page)));
+        let page = metric_page(&view);
+        *kept = Some(Kept { view, time, page: page.clone() });
         page
     }
 }
