@@ -175,8 +175,12 @@ impl Tally {
     }
 
     fn origin(&mut self, page: &Page<'_>) -> Origin {
-        let start = page.named(PROCESS_START).next().map(|series| series.value);
-        let Some(start) = start.filter(|start| start.is_finite()) else { return Origin::Same };
+        // A page that gathers several processes says nothing about which of them it comes from.
+        let mut starts = page.named(PROCESS_START).map(|series| series.value);
+        let (Some(start), None) = (starts.next(), starts.next()) else { return Origin::Same };
+        if !start.is_finite() {
+            return Origin::Same;
+        }
         match (self.process_start.replace(start), self.last_page) {
             (Some(known), Some(last)) if known != start => {
                 if start > last - CLOCK_SLACK {
@@ -417,6 +421,14 @@ mod tests {
         let mut tally = tally(Counter::Misses, "m");
         step(&mut tally, 1000, a);
         assert_eq!(step(&mut tally, 1001, b).warnings, [Warning::SeveralProcesses]);
+    }
+
+    #[test]
+    fn a_page_that_gathers_processes_has_no_start_of_its_own() {
+        let start = |p, at| format!("process_start_time_seconds{{p=\"{p}\"}} {at}\n");
+        let before = format!("{}{}m 10", start("a", 500), start("b", 600));
+        let after = format!("{}{}m 12", start("b", 600), start("a", 500));
+        assert_eq!(rises("m", &[&before, &after]), [None, Some(2.0)]);
     }
 
     #[test]
