@@ -128,7 +128,7 @@ impl Monitor {
     fn observe(&mut self) {
         let reading = self.reading();
         self.record(&reading);
-        let Some(sample) = self.samples.next(reading) else { return };
+        let Some(sample) = self.samples.next(&reading) else { return };
         self.window.push(&sample);
         self.verdict = self.detector.observe(&sample);
         self.incidents.apply(&self.verdict, self.config.keep_incidents);

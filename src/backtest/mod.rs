@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::config::PageUrl;
 use crate::detect::Thresholds;
 use crate::reading::Reading;
-use crate::trace::{BadRow, Column, TraceError, TraceReader};
+use crate::trace::{BadRow, Column, Row, TraceError, TraceReader};
 
 pub use prometheus::PrometheusError;
 
@@ -111,16 +111,18 @@ pub fn run(
     let mut variants = Variants::new(&options.detector, !options.json);
     let mut steps = Steps::new(progress);
     let mut report = report::Report::start(out, options.json)?;
-    while let Some(row) = rows.next()? {
-        match row {
-            Ok(reading) => {
+    let mut reading = Reading::default();
+    loop {
+        match rows.read(&mut reading)? {
+            Row::Read => {
                 variants.take(&reading);
-                if let Some(incident) = replay.take(reading) {
+                if let Some(incident) = replay.take(&reading) {
                     report.incident(&incident)?;
                 }
-                steps.row(replay.time());
+                steps.row(reading.time);
             }
-            Err(bad) => steps.bad_row(bad),
+            Row::Bad(bad) => steps.bad_row(bad),
+            Row::End => break,
         }
     }
     let (last, summary) = replay.finish();
@@ -148,10 +150,16 @@ impl Rows {
         })
     }
 
-    fn next(&mut self) -> Result<Option<Result<Reading, BadRow>>, BacktestError> {
+    fn read(&mut self, reading: &mut Reading) -> Result<Row, BacktestError> {
         Ok(match self {
-            Rows::Trace(reader) => reader.next()?,
-            Rows::Prometheus(reader) => reader.next()?.map(Ok),
+            Rows::Trace(reader) => reader.read(reading)?,
+            Rows::Prometheus(reader) => match reader.next()? {
+                Some(next) => {
+                    *reading = next;
+                    Row::Read
+                }
+                None => Row::End,
+            },
         })
     }
 

@@ -60,13 +60,8 @@ impl Replay {
         }
     }
 
-    /// Unix seconds of the last row.
-    pub(super) fn time(&self) -> f64 {
-        self.summary.last
-    }
-
     /// Takes in a row; gives an incident that is over for good.
-    pub(super) fn take(&mut self, reading: Reading) -> Option<Replayed> {
+    pub(super) fn take(&mut self, reading: &Reading) -> Option<Replayed> {
         if self.summary.rows == 0 {
             self.summary.first = reading.time;
         }

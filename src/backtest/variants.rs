@@ -50,7 +50,7 @@ impl Variants {
     /// Takes in a row.
     pub(super) fn take(&mut self, reading: &Reading) {
         for (_, replay) in &mut self.0 {
-            replay.take(reading.clone());
+            replay.take(reading);
         }
     }
 

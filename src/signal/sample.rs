@@ -101,19 +101,19 @@ pub struct Samples {
 
 impl Samples {
     /// The sample that ends at this reading; `None` at the first one and when no time passed.
-    pub fn next(&mut self, reading: Reading) -> Option<Sample> {
-        let from = if knows_lookups(&reading) { self.anchor.take() } else { None };
-        let sample = from
-            .as_ref()
-            .or(self.before.as_ref())
-            .and_then(|before| Sample::between(before, &reading));
-        if let Some(before) = self.before.take()
-            && knows_lookups(&before)
-            && !knows_lookups(&reading)
-        {
-            self.anchor = Some(before);
+    pub fn next(&mut self, reading: &Reading) -> Option<Sample> {
+        let known = knows_lookups(reading);
+        let from = self.anchor.as_ref().filter(|_| known).or(self.before.as_ref());
+        let sample = from.and_then(|from| Sample::between(from, reading));
+        if known {
+            self.anchor = None;
+        } else if self.before.as_ref().is_some_and(knows_lookups) {
+            self.anchor = self.before.take();
         }
-        self.before = Some(reading);
+        match &mut self.before {
+            Some(before) => before.clone_from(reading),
+            none => *none = Some(reading.clone()),
+        }
         sample
     }
 }
@@ -246,13 +246,13 @@ mod tests {
     fn a_gap_becomes_one_long_sample() {
         let mut samples = Samples::default();
         let unknown = |time| Reading { time, ..Reading::default() };
-        assert_eq!(samples.next(reading(1.0, 100.0, 10.0)), None, "nothing to compare with");
-        let silent = samples.next(unknown(2.0)).expect("time passed");
+        assert_eq!(samples.next(&reading(1.0, 100.0, 10.0)), None, "nothing to compare with");
+        let silent = samples.next(&unknown(2.0)).expect("time passed");
         assert_eq!((silent.dt, redis(&silent)), (1.0, None));
-        assert_eq!(samples.next(unknown(3.0)).map(|s| s.dt), Some(1.0));
-        let after = samples.next(reading(4.0, 190.0, 20.0)).expect("time passed");
+        assert_eq!(samples.next(&unknown(3.0)).map(|s| s.dt), Some(1.0));
+        let after = samples.next(&reading(4.0, 190.0, 20.0)).expect("time passed");
         assert_eq!((after.dt, redis(&after)), (3.0, Some((90.0, 10.0))));
-        let next = samples.next(reading(5.0, 191.0, 20.0)).expect("time passed");
+        let next = samples.next(&reading(5.0, 191.0, 20.0)).expect("time passed");
         assert_eq!((next.dt, redis(&next)), (1.0, Some((1.0, 0.0))));
     }
 }

@@ -16,5 +16,5 @@ mod read;
 mod write;
 
 pub use columns::Column;
-pub use read::{BadRow, RowFault, TraceError, TraceReader};
+pub use read::{BadRow, Row, RowFault, TraceError, TraceReader};
 pub use write::Recorder;

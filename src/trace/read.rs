@@ -56,6 +56,17 @@ pub enum TraceError {
     TooLong(u64),
 }
 
+/// What became of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Row {
+    /// It is in the reading.
+    Read,
+    /// It is passed over.
+    Bad(BadRow),
+    /// There are no more.
+    End,
+}
+
 /// A row that was passed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {fault}")]
@@ -161,30 +172,26 @@ impl TraceReader {
         &self.unknown
     }
 
-    /// The next row: a reading, or why it is none. `None` at the end.
+    /// Reads the next row into `reading`, which it replaces as a whole; what is in it after a bad
+    /// row or the end means nothing.
     ///
     /// # Errors
     /// When the trace cannot be read any further.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "a row may be an error of its own, or the end of all"
-    )]
-    pub fn next(&mut self) -> Result<Option<Result<Reading, BadRow>>, TraceError> {
+    pub fn read(&mut self, reading: &mut Reading) -> Result<Row, TraceError> {
         loop {
-            let Some(line) = self.next_line()? else { return Ok(None) };
+            let Some(line) = self.next_line()? else { return Ok(Row::End) };
             if line.is_empty() {
                 continue;
             }
             let row = self.buffer.get(line).unwrap_or_default();
-            let reading = match parse(row, &self.columns, self.apart) {
-                Ok(reading) => reading,
-                Err(fault) => return Ok(Some(Err(BadRow { line: self.line, fault }))),
-            };
+            if let Err(fault) = parse(row, &self.columns, self.apart, reading) {
+                return Ok(Row::Bad(BadRow { line: self.line, fault }));
+            }
             let before = std::mem::replace(&mut self.before, reading.time);
             if reading.time <= before {
                 return Err(TraceError::NotAfter { line: self.line, time: reading.time, before });
             }
-            return Ok(Some(Ok(reading)));
+            return Ok(Row::Read);
         }
     }
 
@@ -230,8 +237,13 @@ impl TraceReader {
     }
 }
 
-fn parse(row: &[u8], columns: &[Option<Column>], apart: bool) -> Result<Reading, RowFault> {
-    let mut reading = Reading { time: f64::NAN, ..Reading::default() };
+fn parse(
+    row: &[u8],
+    columns: &[Option<Column>],
+    apart: bool,
+    reading: &mut Reading,
+) -> Result<(), RowFault> {
+    *reading = Reading { time: f64::NAN, ..Reading::default() };
     let mut lookups = RowLookups::default();
     let mut rest = row;
     for (index, column) in columns.iter().enumerate() {
@@ -252,7 +264,7 @@ fn parse(row: &[u8], columns: &[Option<Column>], apart: bool) -> Result<Reading,
             }
         };
         if let (Some(value), Some(column)) = (value, column)
-            && !columns::take(*column, value, &mut reading, &mut lookups)
+            && !columns::take(*column, value, reading, &mut lookups)
         {
             return Err(RowFault::Cell(*column));
         }
@@ -267,8 +279,8 @@ fn parse(row: &[u8], columns: &[Option<Column>], apart: bool) -> Result<Reading,
     if reading.time.is_nan() {
         return Err(RowFault::NoTime);
     }
-    lookups.fill(&mut reading, apart);
-    Ok(reading)
+    lookups.fill(reading, apart);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -283,14 +295,14 @@ mod tests {
     /// Each row's time and hits, or what is wrong.
     fn rows(text: &str) -> Vec<String> {
         let mut reader = reader(text);
-        let mut rows = Vec::new();
+        let (mut rows, mut r) = (Vec::new(), Reading::default());
         loop {
-            rows.push(match reader.next() {
-                Ok(None) => return rows,
-                Ok(Some(Ok(r))) => {
+            rows.push(match reader.read(&mut r) {
+                Ok(Row::End) => return rows,
+                Ok(Row::Read) => {
                     format!("{} {:?}", r.time, r.lookups.redis.map(|l| (l.hits, l.misses)))
                 }
-                Ok(Some(Err(bad))) => bad.to_string(),
+                Ok(Row::Bad(bad)) => bad.to_string(),
                 Err(error) => {
                     rows.push(error.to_string());
                     return rows;
@@ -335,7 +347,8 @@ mod tests {
     #[test]
     fn the_server_and_the_applications_apart() {
         let text = "time,hits,misses,redis_hits,redis_misses,up,keys\n1,2,3,4,5,0,6\n";
-        let reading = reader(text).next().unwrap().unwrap().unwrap();
+        let mut reading = Reading::default();
+        assert_eq!(reader(text).read(&mut reading).unwrap(), Row::Read);
         assert_eq!(reading.lookups.app, Some(Lookups { hits: 2.0, misses: 3.0 }));
         assert_eq!(reading.lookups.redis, Some(Lookups { hits: 4.0, misses: 5.0 }));
         assert_eq!((reading.reach, reading.keys, reading.loads), (Reach::Failing, Some(6.0), None));

@@ -1,7 +1,7 @@
 //! Traces that are recorded, and read back.
 
 use stampede_exporter::reading::{BySource, Lookups, Reach, Reading};
-use stampede_exporter::trace::{Recorder, TraceReader};
+use stampede_exporter::trace::{Recorder, Row, TraceReader};
 
 use super::support::exporter::Exporter;
 use super::support::page::Page;
@@ -43,9 +43,12 @@ fn what_is_recorded_is_read_back() {
         if !apps {
             right.lookups.app = None;
         }
-        assert_eq!(reader.next().unwrap(), Some(Ok(right)));
-        assert_eq!(reader.next().unwrap(), Some(Ok(unknown.clone())));
-        assert_eq!(reader.next().unwrap(), None);
+        let mut read = Reading::default();
+        assert_eq!(reader.read(&mut read).unwrap(), Row::Read);
+        assert_eq!(read, right);
+        assert_eq!(reader.read(&mut read).unwrap(), Row::Read);
+        assert_eq!(read, unknown);
+        assert_eq!(reader.read(&mut read).unwrap(), Row::End);
     }
 }
 
@@ -77,9 +80,9 @@ fn the_exporter_records_what_it_sees() {
     let rows = wait_for("a row with both sources' lookups", || {
         let file = std::fs::read_dir(dir.path()).ok()?.next()?.ok()?.path();
         let mut reader = TraceReader::open(&file).ok()?;
-        let mut rows = Vec::new();
-        while let Ok(Some(row)) = reader.next() {
-            rows.push(row.expect("only good rows"));
+        let (mut rows, mut reading) = (Vec::new(), Reading::default());
+        while reader.read(&mut reading).ok()? == Row::Read {
+            rows.push(reading.clone());
         }
         let last = rows.last()?.lookups;
         let seen = last.app == Some(Lookups { hits: 3.0, misses: 4.0 });
