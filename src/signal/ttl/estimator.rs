@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::deadlines::{Deadlines, Drawn, key_id};
+use super::forecast::{densest, due, due_ratio, forecast, mean_rate, smallest_wave, within};
 use super::glob;
 use super::mass::{Mass, Part};
 use super::wave::{self, Span};
@@ -25,17 +26,6 @@ const JITTERED: f64 = 0.05;
 
 /// A wave of one second is one however near it is.
 const ALWAYS_NARROW: f64 = 1.0;
-
-/// What is due now counts at most as this many times the mean outside waves: it is uneven, and no
-/// evidence that something breaks.
-const CALM: f64 = 1.5;
-
-/// The shortest horizon for the mean rate, seconds; a space that runs out sooner is one wave.
-const MIN_HORIZON: f64 = 10.0;
-
-/// Outside waves, density is taken over stretches that hold about this many sampled keys, for a
-/// standard error of a sixth: a stretch of an even space looks twice as dense in no day.
-const SMOOTH_KEYS: f64 = 32.0;
 
 /// A deadline further off counts as this far, seconds: 100 years, beyond which it is a mistake.
 const MAX_TTL: f64 = 100.0 * 365.25 * 86_400.0;
@@ -326,118 +316,6 @@ fn group_ttl(mass: &Mass, view: &View, without_ttl: f64) -> GroupTtl {
         due_intervals: due.map(|estimate| (estimate.low, estimate.high)),
         forecast: Forecast::default(),
     }
-}
-
-/// The highest second ahead: a wave's if there is one, or else the densest stretch that is long
-/// enough to hold more than noise.
-fn forecast(now: f64, mass: &Mass, parts: &[Part], waves: &[&Wave]) -> Forecast {
-    let Some(mean) = mean_rate(parts) else { return Forecast::default() };
-    let width = smooth_width(parts, mean);
-    let (start, length) = densest(parts, width);
-    let stretch = parts.get(start..start + length).unwrap_or_default();
-    let calm = mass.estimate(stretch.iter()).times(1.0 / width);
-    let calm_in = stretch.first().map(|p| p.left);
-    let highest = waves
-        .iter()
-        .filter(|w| w.end > now)
-        .max_by(|a, b| a.peak_keys_per_second.value.total_cmp(&b.peak_keys_per_second.value));
-    let (peak, peak_in, ratio) = match highest {
-        Some(wave) if wave.peak_keys_per_second.value > calm.value => {
-            let starts_in = Some((wave.start - now).max(0.0));
-            (wave.peak_keys_per_second, starts_in, wave.clustering_ratio)
-        }
-        _ => (calm, calm_in, calm.value / mean.keys),
-    };
-    Forecast {
-        peak_keys_per_second: Some(peak.value),
-        peak_interval: Some((peak.low, peak.high)),
-        peak_in,
-        clustering_ratio: Some(ratio),
-    }
-}
-
-/// Keys due in the coming second over the mean rate.
-fn due_ratio(now: f64, parts: &[Part], waves: &[&Wave]) -> Option<f64> {
-    let mean = mean_rate(parts)?;
-    let breaking = waves.iter().filter(|w| w.start <= now + 1.0 && w.end >= now);
-    let width = smooth_width(parts, mean);
-    let keys: f64 = due(parts, width).map(|p| p.keys).sum();
-    let calm = (keys / width / mean.keys).min(CALM);
-    Some(breaking.map(|w| w.clustering_ratio).fold(calm, f64::max))
-}
-
-/// Keys of the smallest wave of one second that is seen in 9 of 10 cases.
-fn smallest_wave(mass: &Mass, parts: &[Part], level: f64) -> Option<f64> {
-    let mean = mean_rate(parts)?;
-    let seen = parts.iter().filter(|p| p.seen);
-    let (count, keys) = seen.fold((0.0, 0.0), |(n, keys), part| (n + 1.0, keys + part.keys));
-    let needed = wave::smallest_count(count, mean.sampled, level);
-    (count > 0.0).then(|| needed * keys / count).filter(|keys| *keys < mass.volatile)
-}
-
-/// How fast keys run out on average.
-#[derive(Debug, Clone, Copy)]
-struct MeanRate {
-    /// Keys of the space a second.
-    keys: f64,
-    /// Sampled keys a second.
-    sampled: f64,
-}
-
-/// The mean rate: the highest that any horizon from now on shows. Keys with a short TTL come due
-/// again and again, which the deadlines that they have now do not show: over a long horizon they
-/// would thin out the mean, and every even space would look clustered.
-fn mean_rate(parts: &[Part]) -> Option<MeanRate> {
-    let (mut keys, mut sampled) = (0.0, 0.0);
-    let mut highest: Option<MeanRate> = None;
-    for (place, part) in parts.iter().enumerate() {
-        keys += part.keys;
-        sampled += f64::from(u8::from(part.seen));
-        // A mean over fewer keys is noise, unless there are no more.
-        if sampled < SMOOTH_KEYS && place + 1 < parts.len() {
-            continue;
-        }
-        let horizon = part.left.max(MIN_HORIZON);
-        if highest.is_none_or(|h| keys / horizon > h.keys) {
-            highest = Some(MeanRate { keys: keys / horizon, sampled: sampled / horizon });
-        }
-    }
-    highest.filter(|rate| rate.keys > 0.0)
-}
-
-/// The stretch over which density is taken outside waves, seconds: shorter than all there is.
-fn smooth_width(parts: &[Part], mean: MeanRate) -> f64 {
-    let all = parts.last().map_or(MIN_HORIZON, |p| p.left.max(MIN_HORIZON));
-    (SMOOTH_KEYS / mean.sampled.max(f64::MIN_POSITIVE)).clamp(1.0, all)
-}
-
-/// The parts due within so many seconds.
-fn due(parts: &[Part], window: f64) -> impl Iterator<Item = &Part> {
-    within(parts, 0.0, window).iter()
-}
-
-/// The parts between two remaining TTLs, both included.
-fn within(parts: &[Part], from: f64, to: f64) -> &[Part] {
-    let first = parts.partition_point(|p| p.left < from);
-    let end = parts.partition_point(|p| p.left <= to);
-    parts.get(first..end).unwrap_or_default()
-}
-
-/// First place and length of the stretch of this width that holds most keys.
-fn densest(parts: &[Part], width: f64) -> (usize, usize) {
-    let (mut first, mut keys) = (0, 0.0);
-    let mut best = (0, 0, 0.0);
-    for (place, part) in parts.iter().enumerate() {
-        keys += part.keys;
-        while let Some(oldest) = parts.get(first).filter(|p| part.left - p.left > width) {
-            keys -= oldest.keys;
-            first += 1;
-        }
-        if keys > best.2 {
-            best = (first, place + 1 - first, keys);
-        }
-    }
-    (best.0, best.1)
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@
 mod binomial;
 mod deadlines;
 mod estimator;
+mod forecast;
 mod glob;
 mod mass;
 mod wave;
