@@ -9,8 +9,8 @@ use crate::reading::Lookups;
 
 /// Dispersion that is assumed at first, the middle of what caches show (1.3 to 2).
 const DISPERSION_PRIOR: f64 = 1.5;
-/// Seconds of polls that the first assumption counts for.
-const DISPERSION_PRIOR_SECONDS: f64 = 30.0;
+/// Seconds of polls, or events where they are fewer, that the first assumption counts for.
+const DISPERSION_PRIOR_WEIGHT: f64 = 30.0;
 /// Counts are never steadier than Poisson, and above 60 a cache is beyond statistics.
 const DISPERSION_RANGE: (f64, f64) = (1.0, 60.0);
 /// Blocks that the first assumption about the wander counts for.
@@ -38,6 +38,12 @@ pub(crate) struct Fade {
 }
 
 impl Fade {
+    /// The fading over `seconds` of the level of the last minute.
+    pub(crate) fn local(seconds: f64, thresholds: &Thresholds) -> Fade {
+        let level = (-seconds.min(LONGEST_FADE) / thresholds.local_half_life).exp2();
+        Fade { level, ..Fade::over(seconds, thresholds) }
+    }
+
     /// The fading over `seconds`.
     pub(crate) fn over(seconds: f64, thresholds: &Thresholds) -> Fade {
         let faded = seconds.min(LONGEST_FADE);
@@ -65,7 +71,7 @@ pub(crate) struct Level {
     events: f64,
     exposure: f64,
     squares: f64,
-    square_seconds: f64,
+    square_weight: f64,
     blocks: f64,
     block_weight: f64,
     block: Block,
@@ -144,6 +150,17 @@ impl Level {
         self.exposure
     }
 
+    /// Events that were learned from, faded.
+    pub(crate) fn events(&self) -> f64 {
+        self.events
+    }
+
+    /// Forgets the level and keeps its scatter.
+    pub(crate) fn forget(&mut self) {
+        (self.events, self.exposure, self.last) = (0.0, 0.0, None);
+        self.block = Block::default();
+    }
+
     /// Takes `ratio` as the new level at once, and is less sure of it than of the old one.
     pub(crate) fn rebase(&mut self, ratio: f64, thresholds: &Thresholds) {
         self.exposure *= REBASE_TRUST;
@@ -160,9 +177,12 @@ impl Level {
         }
         let off = seen - mean;
         if let Some((last_off, last_mean)) = self.last {
-            let square = (off - last_off) * (off - last_off) / (mean + last_mean);
-            self.squares = self.squares * fade.dispersion + square * fade.seconds;
-            self.square_seconds = self.square_seconds * fade.dispersion + fade.seconds;
+            let both = mean + last_mean;
+            let square = (off - last_off) * (off - last_off) / both;
+            // A second in which hardly anything was expected tells hardly anything.
+            let weight = both / (both + 1.0) * fade.seconds.min(LONGEST_FADE);
+            self.squares = self.squares * fade.dispersion + square * weight;
+            self.square_weight = self.square_weight * fade.dispersion + weight;
             self.dispersion = self.current_dispersion();
         }
         self.last = Some((off, mean));
@@ -188,8 +208,8 @@ impl Level {
     }
 
     fn current_dispersion(&self) -> f64 {
-        let prior = DISPERSION_PRIOR * DISPERSION_PRIOR_SECONDS;
-        let seen = (prior + self.squares) / (DISPERSION_PRIOR_SECONDS + self.square_seconds);
+        let prior = DISPERSION_PRIOR * DISPERSION_PRIOR_WEIGHT;
+        let seen = (prior + self.squares) / (DISPERSION_PRIOR_WEIGHT + self.square_weight);
         seen.clamp(DISPERSION_RANGE.0, DISPERSION_RANGE.1)
     }
 
@@ -217,14 +237,14 @@ impl Level {
 
     fn restored(events: f64, exposure: f64, spread: Spread, thresholds: &Thresholds) -> Level {
         let dispersion = fit(spread.dispersion).unwrap_or(DISPERSION_PRIOR);
-        let seconds = thresholds.dispersion_half_life;
+        let weight = thresholds.dispersion_half_life;
         let wander = fit(spread.wander).unwrap_or(thresholds.wander_prior.powi(2));
         let blocks = thresholds.wander_half_life / thresholds.wander_block;
         let mut level = Level {
             events,
             exposure,
-            squares: dispersion * seconds,
-            square_seconds: seconds,
+            squares: dispersion * weight,
+            square_weight: weight,
             blocks: wander * blocks,
             block_weight: blocks,
             ..Level::default()
@@ -266,6 +286,12 @@ impl Baseline {
     /// The normal miss ratio, `None` before anything was learned.
     pub(crate) fn miss_ratio(&self) -> Option<f64> {
         (self.misses.exposure > 0.0).then(|| self.misses.ratio())
+    }
+
+    /// Forgets the level and keeps its scatter.
+    pub(crate) fn forget(&mut self) {
+        self.misses.forget();
+        self.hits.forget();
     }
 
     /// Takes a miss ratio as the new normal at once.

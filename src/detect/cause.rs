@@ -158,7 +158,7 @@ impl Scene<'_> {
             (Cause::Penetration, &|| {
                 self.explains(Stream::NotFound, thresholds.not_found_share, thresholds)
             }),
-            (Cause::HotKey, &|| share.is_some_and(|share| share >= thresholds.hot_key_share)),
+            (Cause::HotKey, &|| self.one_key_misses(thresholds.hot_key_share)),
             (Cause::SynchronizedExpiry, &|| self.wave_due),
             (Cause::Invalidation, &|| happened(Cause::Invalidation)),
             (Cause::Eviction, &|| self.explains(Stream::Evicted, few, thresholds)),
@@ -205,8 +205,7 @@ impl Scene<'_> {
 
     /// Whether a stream stands out and its rise is at least `share` of the extra misses.
     fn explains(&self, stream: Stream, share: f64, thresholds: &Thresholds) -> bool {
-        let stands_out = self.streams.score(stream, self.facts, thresholds);
-        stands_out.is_some_and(|score| score >= 1.0)
+        self.streams.explains(stream, self.facts, thresholds)
             && self
                 .streams
                 .excess(stream, self.facts)
@@ -229,8 +228,19 @@ impl Scene<'_> {
     }
 
     fn locks_refused(&self, thresholds: &Thresholds) -> bool {
-        let refused = self.streams.score(Stream::Refused, self.facts, thresholds);
-        refused.is_some_and(|score| score >= 1.0)
+        self.streams.explains(Stream::Refused, self.facts, thresholds)
+    }
+
+    /// Whether one key takes so large a share of the misses, or of those that are extra.
+    fn one_key_misses(&self, least: f64) -> bool {
+        let (Some(share), Some(lookups)) = (self.facts.hot_key_share, self.facts.best_lookups())
+        else {
+            return false;
+        };
+        let usual = self.streams.usual_share().unwrap_or(share);
+        let extra = share * lookups.misses - usual * (lookups.misses - self.excess_misses);
+        let stands_out = self.streams.share_score(self.facts).is_some_and(|score| score >= 1.0);
+        share >= least || (stands_out && extra >= least * self.excess_misses)
     }
 
     /// Whether many misses fall on few keys: hardly any key expired or was evicted, none is gone,

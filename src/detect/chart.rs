@@ -6,7 +6,7 @@
 //! changes of any size invisible to it.
 
 use crate::detect::Thresholds;
-use crate::detect::baseline::Baseline;
+use crate::detect::baseline::{Baseline, Fade};
 use crate::detect::ladder::{Ladder, Rung};
 use crate::detect::statistic;
 use crate::reading::Lookups;
@@ -15,14 +15,23 @@ use crate::reading::Lookups;
 const FAR_BELOW: f64 = 0.2;
 /// Share of the warm-up that must have been learned from; the rest is held back or was not fit.
 const LEARNED_SHARE: f64 = 0.7;
+/// Misses from which on the level is known to a sixth or so.
+const KNOWN_MISSES: f64 = 50.0;
 /// No witness takes the line lower than this, nats.
-const LOWEST_LINE: f64 = 3.0;
+const LOWEST_LINE: f64 = 5.0;
+/// Witnesses are heard over this many seconds: one poll of a second may catch half of a burst.
+pub(crate) const WITNESS_SECONDS: f64 = 3.0;
+/// The level of the last minute counts while it is no older than this many of its windows.
+const LOCAL_FRESH: f64 = 2.5;
 
 /// The chart of one source.
 #[derive(Debug, Clone)]
 pub(crate) struct Chart {
     /// What is normal.
     pub(crate) baseline: Baseline,
+    /// What was normal in the last minute, and when that was last learned.
+    local: Baseline,
+    local_end: f64,
     ladder: Ladder,
 }
 
@@ -50,7 +59,8 @@ struct Judged {
 impl Chart {
     /// A chart that knows nothing.
     pub(crate) fn new(thresholds: &Thresholds) -> Chart {
-        Chart { baseline: Baseline::new(thresholds), ladder: Ladder::new() }
+        let baseline = Baseline::new(thresholds);
+        Chart { baseline, local: baseline, local_end: f64::NEG_INFINITY, ladder: Ladder::new() }
     }
 
     /// Adds what a poll of `seconds` that began at `start` saw.
@@ -62,6 +72,21 @@ impl Chart {
             lookups: lookups.total(),
             misses: lookups.misses,
         });
+    }
+
+    /// Learns the level of the last minute from a stretch that ended at `end`.
+    pub(crate) fn learn_local(
+        &mut self,
+        lookups: Lookups,
+        fade: &Fade,
+        end: f64,
+        thresholds: &Thresholds,
+    ) {
+        if end - self.local_end > fade.seconds() + thresholds.local_half_life {
+            self.local.forget();
+        }
+        self.local.learn(lookups, fade, thresholds);
+        self.local_end = end;
     }
 
     /// Starts anew: what led to the last alarm must not lead to another one.
@@ -84,13 +109,23 @@ impl Chart {
             && self.baseline.misses.exposure() >= thresholds.warm_up_lookups
     }
 
+    /// Whether its level rests on so many misses that suspicion is more than ignorance.
+    pub(crate) fn is_known(&self) -> bool {
+        self.baseline.misses.events() >= KNOWN_MISSES
+    }
+
     /// Tests every stretch that ends now. A `corroborated` one needs less.
-    pub(crate) fn assess(&self, corroborated: bool, thresholds: &Thresholds) -> Assessment {
+    pub(crate) fn assess(
+        &self,
+        corroborated: bool,
+        now: f64,
+        thresholds: &Thresholds,
+    ) -> Assessment {
         let mut found = Assessment::default();
         let Some(ratio) = self.baseline.miss_ratio() else { return found };
-        let relief = if corroborated { thresholds.corroboration } else { 0.0 };
-        let interval = thresholds.false_alarm_interval;
-        let lowest = line(interval, relief, thresholds.longest_window);
+        let lines = Lines::new(corroborated, thresholds);
+        let fresh = now - self.local_end <= LOCAL_FRESH * thresholds.local_window;
+        let local = self.local.miss_ratio().filter(|_| fresh);
         for stretch in self.ladder.stretches() {
             if stretch.polls > 1 && stretch.seconds > thresholds.longest_window {
                 break;
@@ -99,22 +134,24 @@ impl Chart {
             if excess <= 0.0 {
                 continue;
             }
-            let judged = self.judge(&stretch, ratio, thresholds);
-            let distance = judged.count - judged.mean;
-            let gaussian = 0.5 * distance * distance / judged.variance;
-            let strength = if gaussian < FAR_BELOW * lowest {
-                gaussian / lowest
-            } else {
-                statistic::exponent(judged.count, judged.mean, judged.variance)
-                    / line(interval, relief, stretch.seconds)
-            };
+            let strength = strength(&self.baseline, ratio, &stretch, &lines, thresholds);
             found.suspicion = found.suspicion.max(strength);
-            if strength <= found.score {
-                continue;
-            }
-            let score = strength.min(effect(&stretch, self, excess, corroborated, thresholds));
-            if score > found.score {
-                found = Assessment { score, strength, stretch, ..found };
+            let sudden = local.filter(|_| stretch.seconds <= thresholds.local_window);
+            let against_local = sudden.map_or(0.0, |local| {
+                strength_against_local(&self.local, local, ratio, &stretch, &lines, thresholds)
+            });
+            let strength = strength.max(against_local);
+            if strength > found.score {
+                let score = strength.min(effect(
+                    &stretch,
+                    &self.baseline,
+                    excess,
+                    corroborated,
+                    thresholds,
+                ));
+                if score > found.score {
+                    found = Assessment { score, strength, stretch, ..found };
+                }
             }
         }
         found
@@ -122,7 +159,7 @@ impl Chart {
 
     /// Probability of what the stretch held, or worse, by chance.
     pub(crate) fn p_value(&self, stretch: &Rung, thresholds: &Thresholds) -> Option<f64> {
-        let judged = self.judge(stretch, self.baseline.miss_ratio()?, thresholds);
+        let judged = judge(&self.baseline, self.baseline.miss_ratio()?, stretch, thresholds);
         Some(statistic::probability(judged.count, judged.mean, judged.variance))
     }
 
@@ -145,26 +182,86 @@ impl Chart {
         let scatter = QUIET_DEVIATIONS * level.variance(mean).sqrt();
         lookups.misses - ratio * total <= thresholds.clear_level * least + scatter
     }
+}
 
-    /// What the stretch held against what was to be expected. Hits that are missing are misses, and
-    /// misses have the heavy tail upwards: so lost hits are mirrored to the same side.
-    fn judge(&self, stretch: &Rung, ratio: f64, thresholds: &Thresholds) -> Judged {
-        let excess = stretch.misses - ratio * stretch.lookups;
-        let (level, mean) = if ratio < thresholds.high_miss_ratio {
-            (&self.baseline.misses, ratio * stretch.lookups)
-        } else {
-            (&self.baseline.hits, (1.0 - ratio) * stretch.lookups)
-        };
-        Judged { count: mean + excess, mean, variance: level.variance(mean) }
+/// What the stretch held against what was to be expected. Hits that are missing are misses, and
+/// misses have the heavy tail upwards: so lost hits are mirrored to the same side.
+fn judge(baseline: &Baseline, ratio: f64, stretch: &Rung, thresholds: &Thresholds) -> Judged {
+    let excess = stretch.misses - ratio * stretch.lookups;
+    let (level, mean) = if ratio < thresholds.high_miss_ratio {
+        (&baseline.misses, ratio * stretch.lookups)
+    } else {
+        (&baseline.hits, (1.0 - ratio) * stretch.lookups)
+    };
+    Judged { count: mean + excess, mean, variance: level.variance(mean) }
+}
+
+/// Evidence over line.
+fn strength(
+    baseline: &Baseline,
+    ratio: f64,
+    stretch: &Rung,
+    lines: &Lines,
+    thresholds: &Thresholds,
+) -> f64 {
+    let judged = judge(baseline, ratio, stretch, thresholds);
+    let distance = judged.count - judged.mean;
+    let gaussian = 0.5 * distance * distance / judged.variance;
+    if gaussian < FAR_BELOW * lines.lowest {
+        gaussian / lines.lowest
+    } else {
+        let exponent = statistic::exponent(judged.count, judged.mean, judged.variance);
+        exponent / lines.at(stretch.seconds)
     }
+}
+
+/// Evidence over line against the last minute, of a stretch that is a stampede against it too.
+fn strength_against_local(
+    local: &Baseline,
+    local_ratio: f64,
+    ratio: f64,
+    stretch: &Rung,
+    lines: &Lines,
+    thresholds: &Thresholds,
+) -> f64 {
+    // Both are judged on the same side, whichever side the slow level is on.
+    let same_side =
+        (local_ratio < thresholds.high_miss_ratio) == (ratio < thresholds.high_miss_ratio);
+    let excess = stretch.misses - local_ratio * stretch.lookups;
+    if excess <= 0.0 || !same_side {
+        return 0.0;
+    }
+    let strength = strength(local, local_ratio, stretch, lines, thresholds);
+    strength.min(effect(stretch, local, excess, lines.corroborated, thresholds))
 }
 
 /// Scatter that a quiet poll may show, standard deviations.
 const QUIET_DEVIATIONS: f64 = 2.0;
 
-/// Evidence that a stretch of `seconds` needs, nats.
-fn line(interval: f64, relief: f64, seconds: f64) -> f64 {
-    ((interval / seconds).ln() - relief).max(LOWEST_LINE)
+/// The evidence that stretches need.
+struct Lines {
+    corroborated: bool,
+    interval: f64,
+    relief: f64,
+    lowest: f64,
+}
+
+impl Lines {
+    fn new(corroborated: bool, thresholds: &Thresholds) -> Lines {
+        let relief = if corroborated { thresholds.corroboration } else { 0.0 };
+        let interval = thresholds.false_alarm_interval;
+        let mut lines = Lines { corroborated, interval, relief, lowest: LOWEST_LINE };
+        lines.lowest = lines.at(thresholds.longest_window).min(lines.at(1.0));
+        lines
+    }
+
+    /// The line of a stretch of `seconds`, nats. A witness speaks for the seconds in which it was
+    /// heard; that some witness speaks up by chance within a longer stretch is likelier.
+    fn at(&self, seconds: f64) -> f64 {
+        let chances = (seconds / WITNESS_SECONDS).max(1.0).ln();
+        let relief = (self.relief - chances).max(0.0);
+        ((self.interval / seconds).ln() - relief).max(LOWEST_LINE)
+    }
 }
 
 /// Rise of the miss ratio that a stampede needs at the least.
@@ -180,12 +277,12 @@ fn needed(ratio: f64, thresholds: &Thresholds) -> f64 {
 /// this unnecessary.
 fn effect(
     stretch: &Rung,
-    chart: &Chart,
+    baseline: &Baseline,
     excess: f64,
     corroborated: bool,
     thresholds: &Thresholds,
 ) -> f64 {
-    let ratio = chart.baseline.misses.ratio();
+    let ratio = baseline.misses.ratio();
     let (least, count, level) = if ratio < thresholds.high_miss_ratio {
         let rise = if corroborated {
             ((thresholds.corroborated_rise - 1.0) * ratio).max(thresholds.corroborated_rise_points)
@@ -193,11 +290,11 @@ fn effect(
             needed(ratio, thresholds)
         };
         let least = rise * stretch.lookups;
-        (least, ratio * stretch.lookups + least, &chart.baseline.misses)
+        (least, ratio * stretch.lookups + least, &baseline.misses)
     } else {
         let usual = (1.0 - ratio) * stretch.lookups;
         let least = thresholds.hits_lost * usual;
-        (least, usual - least, &chart.baseline.hits)
+        (least, usual - least, &baseline.hits)
     };
     let margin = if corroborated {
         0.0

@@ -2,11 +2,11 @@
 
 use crate::detect::baseline::{Baseline, Fade};
 use crate::detect::cause::Event;
-use crate::detect::chart::{Assessment, Chart};
+use crate::detect::chart::{Assessment, Chart, WITNESS_SECONDS};
 use crate::detect::course::Poll;
 use crate::detect::episode::Episode;
 use crate::detect::evidence::{Stream, Streams};
-use crate::detect::history::{Facts, History};
+use crate::detect::history::{Facts, History, Pace};
 use crate::detect::{Change, Incident, SignalKind, State, Thresholds};
 use crate::reading::{BySource, Source};
 use crate::signal::sample::Sample;
@@ -36,8 +36,6 @@ pub struct Verdict {
     pub changes: Vec<Change>,
 }
 
-/// Witnesses are heard over this many seconds: one poll of a second may catch half of a burst.
-const WITNESS_SECONDS: f64 = 3.0;
 /// The part of the observed time that the baseline may wait with learning, while that is short.
 const EARLY_HOLD: f64 = 0.25;
 
@@ -150,7 +148,7 @@ impl Detector {
         let scores = self.streams.scores(&recent, &self.thresholds);
         let corroborated = self.explained().is_some() || self.wave_is_due() || scores.corroborate();
         let assessment = if facts.lookups.get(source).is_some() {
-            self.charts.get(source).assess(corroborated, &self.thresholds)
+            self.charts.get(source).assess(corroborated, self.clock, &self.thresholds)
         } else {
             Assessment::default()
         };
@@ -177,7 +175,8 @@ impl Detector {
         } else if calls_fail {
             self.calls_failed(&poll, &mut verdict);
         }
-        let suspicious = verdict.ready || self.explained().is_some();
+        let known = self.charts.get(source).is_known();
+        let suspicious = (verdict.ready && known) || self.explained().is_some();
         self.hold_back(suspicious && assessment.suspicion >= self.thresholds.suspicion, sample.dt);
         verdict.running = self.episode.as_ref().map(|episode| episode.incident.clone());
         verdict
@@ -187,7 +186,7 @@ impl Detector {
     fn learn(&mut self) {
         let observed = self.observed.redis.max(self.observed.app);
         let hold = self.thresholds.hold_back.min(observed * EARLY_HOLD);
-        while let Some(cell) = self.history.ripe(self.clock - hold) {
+        while let Some(cell) = self.history.ripe(Pace::Slow, self.clock - hold) {
             if cell.tainted {
                 continue;
             }
@@ -199,6 +198,19 @@ impl Detector {
                 }
             }
             self.streams.learn(&cell, &fade, &self.thresholds);
+        }
+        let hold = hold.min(self.thresholds.local_window);
+        while let Some(cell) = self.history.ripe(Pace::Local, self.clock - hold) {
+            if cell.tainted {
+                continue;
+            }
+            let fade = Fade::local(cell.seconds, &self.thresholds);
+            for source in Source::ALL {
+                if let Some(lookups) = *cell.lookups.get(source) {
+                    let chart = self.charts.get_mut(source);
+                    chart.learn_local(lookups, &fade, cell.end, &self.thresholds);
+                }
+            }
         }
     }
 

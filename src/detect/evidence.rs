@@ -88,13 +88,15 @@ const WITNESSES: [Stream; 4] = [Stream::Evicted, Stream::Errors, Stream::NotFoun
 
 /// Below this score the Gaussian exponent is close enough and costs no logarithm.
 const FAR_BELOW: f64 = 0.2;
+/// Evidence for one of several explanations of what has certainly happened, nats: odds of 20.
+const EXPLANATION: f64 = 3.0;
 /// Fewer events are no rise.
 const LEAST_EVENTS: f64 = 10.0;
 /// A rise is at least so much over the stream's own level.
 const LEAST_RISE: f64 = 0.3;
 /// Spread of a gauge, in its own standard deviations, at odds of one in a thousand with tails
 /// heavier than normal ones.
-const GAUGE_DEVIATIONS: f64 = 4.0;
+const GAUGE_DEVIATIONS: f64 = 4.5;
 /// The least that a tail ratio (logarithm) or the top key's share rises by.
 const LEAST_TAIL_RISE: f64 = std::f64::consts::LN_2;
 const LEAST_SHARE_RISE: f64 = 0.2;
@@ -166,9 +168,28 @@ impl Streams {
     }
 
     /// A stream's own score over a stretch of time: 1 is its line, `None` where it says nothing or
-    /// its level is not known yet.
+    /// its level is not known yet. Some of several witnesses speaks up by chance more often than
+    /// each one does, so its line is the higher for it.
     pub(crate) fn score(
         &self,
+        stream: Stream,
+        facts: &Facts,
+        thresholds: &Thresholds,
+    ) -> Option<f64> {
+        let line = thresholds.corroboration + (WITNESSES.len() as f64).ln();
+        self.score_against(line, stream, facts, thresholds)
+    }
+
+    /// Whether the stream stands out, given that there is a stampede: what is to be explained is
+    /// there, so less evidence will do.
+    pub(crate) fn explains(&self, stream: Stream, facts: &Facts, thresholds: &Thresholds) -> bool {
+        let score = self.score_against(EXPLANATION, stream, facts, thresholds);
+        score.is_some_and(|score| score >= 1.0)
+    }
+
+    fn score_against(
+        &self,
+        line: f64,
         stream: Stream,
         facts: &Facts,
         thresholds: &Thresholds,
@@ -181,7 +202,6 @@ impl Streams {
         let level = &self.levels[stream as usize];
         let rise = if mean > 0.0 { (events / mean - 1.0) / LEAST_RISE } else { f64::INFINITY };
         let effect = rise.min((events - mean) / LEAST_EVENTS);
-        let line = thresholds.corroboration.max(f64::MIN_POSITIVE);
         let variance = level.variance(mean);
         let gaussian = 0.5 * (events - mean) * (events - mean) / variance;
         let evidence = if effect < FAR_BELOW || gaussian < FAR_BELOW * line {
@@ -220,6 +240,11 @@ impl Streams {
     /// Score of the most-missed key's share against its own past.
     pub(crate) fn share_score(&self, facts: &Facts) -> Option<f64> {
         self.share.score(facts.hot_key_share?, LEAST_SHARE_RISE)
+    }
+
+    /// The most-missed key's usual share, once it is known.
+    pub(crate) fn usual_share(&self) -> Option<f64> {
+        self.share.line(0.0).map(|_| self.share.mean())
     }
 
     /// All scores over a stretch of time.

@@ -127,30 +127,42 @@ const FINEST: f64 = 1.04;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct History {
     cells: VecDeque<Facts>,
-    learned: usize,
+    /// Stretches that each pace has been handed already, from the oldest on.
+    learned: [usize; 2],
+}
+
+/// Who learns: the level of the last minutes, which waits long, and that of the last minute.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Pace {
+    Slow,
+    Local,
 }
 
 impl History {
     /// Adds the newest poll.
     pub(crate) fn push(&mut self, facts: &Facts, thresholds: &Thresholds) {
         let finest = (thresholds.hold_back / CELLS).max(FINEST);
-        let open = self.cells.len() > self.learned;
+        let [slow, local] = self.learned;
+        let open = self.cells.len() > slow.max(local);
         match self.cells.back_mut() {
             Some(last) if open && last.seconds + facts.seconds <= finest => last.add(facts),
             _ => self.cells.push_back(*facts),
         }
         let kept = thresholds.hold_back.max(KEPT_SECONDS);
-        while self.learned > 0 && self.cells.front().is_some_and(|cell| cell.end < facts.end - kept)
+        let all = |learned: [usize; 2]| learned.into_iter().all(|learned| learned > 0);
+        while all(self.learned)
+            && self.cells.front().is_some_and(|cell| cell.end < facts.end - kept)
         {
             self.cells.pop_front();
-            self.learned -= 1;
+            self.learned = self.learned.map(|learned| learned - 1);
         }
     }
 
-    /// The oldest stretch that ended at `until` or before and has not been handed out yet.
-    pub(crate) fn ripe(&mut self, until: f64) -> Option<Facts> {
-        let cell = self.cells.get(self.learned).filter(|cell| cell.end <= until)?;
-        self.learned += 1;
+    /// The oldest stretch that ended at `until` or before and that this pace has not had yet.
+    pub(crate) fn ripe(&mut self, pace: Pace, until: f64) -> Option<Facts> {
+        let learned = &mut self.learned[pace as usize];
+        let cell = self.cells.get(*learned).filter(|cell| cell.end <= until)?;
+        *learned += 1;
         Some(*cell)
     }
 

@@ -150,6 +150,13 @@ thresholds! {
     /// Long enough to outlast a stampede, short enough to follow the hours of a day.
     half_life: Seconds, 600.0, 10.0..=604800.0,
         "Half-life of what is known about the normal miss ratio.";
+    /// A ratio that wanders by a quarter within the hour hardly moves within a minute: against the
+    /// last minute a sudden loss stands out that the wander would hide.
+    local_half_life: Seconds, 60.0, 1.0..=3600.0,
+        "Half-life of what is known about the miss ratio of the last minute.";
+    /// Long enough for any sudden onset to show, short enough for the last minute to be the last.
+    local_window: Seconds, 16.0, 1.0..=600.0,
+        "The longest stretch that is judged against the last minute, and how long that one waits with learning.";
     /// The spread is a property of the traffic and changes more slowly than its level.
     dispersion_half_life: Seconds, 1200.0, 10.0..=604800.0,
         "Half-life of the learned dispersion of the misses, poll by poll.";
