@@ -26,8 +26,6 @@ struct Counted {
     evictions: bool,
 }
 
-/// Chance that an optional counter is there.
-const COUNTED: f64 = 0.75;
 /// Usual load latency, seconds.
 const LATENCY: f64 = 0.02;
 
@@ -49,10 +47,10 @@ struct World<'a> {
 }
 
 impl Run {
-    /// Simulates one scenario. The same seed gives the same run. With `clean` witnesses every
-    /// counter is there; otherwise each is missing in a quarter of the runs.
-    pub fn of(scenario: &Scenario, seed: u64) -> Run {
-        let mut world = World::new(scenario, seed);
+    /// Simulates one scenario; the same seed gives the same run. Each optional counter is there with
+    /// the chance `counted`.
+    pub fn of(scenario: &Scenario, seed: u64, counted: f64) -> Run {
+        let mut world = World::new(scenario, seed, counted);
         let mut samples = Vec::with_capacity(scenario.seconds);
         let mut unpolled = Vec::new();
         for second in 0..scenario.seconds {
@@ -71,16 +69,16 @@ impl Run {
 }
 
 impl<'a> World<'a> {
-    fn new(scenario: &'a Scenario, seed: u64) -> World<'a> {
+    fn new(scenario: &'a Scenario, seed: u64, counted: f64) -> World<'a> {
         let mut draw = Draw::seeded(seed);
         let traffic = &scenario.traffic;
         let counted = Counted {
-            share: draw.chance(COUNTED),
-            forecast: draw.chance(COUNTED),
-            not_found: draw.chance(COUNTED),
-            locks: draw.chance(COUNTED),
-            keys: draw.chance(COUNTED),
-            evictions: draw.chance(COUNTED),
+            share: draw.chance(counted),
+            forecast: draw.chance(counted),
+            not_found: draw.chance(counted),
+            locks: draw.chance(counted),
+            keys: draw.chance(counted),
+            evictions: draw.chance(counted),
         };
         let keys_normal = 10.0_f64.powf(draw.uniform(4.0, 6.0));
         World {

@@ -107,8 +107,6 @@ const KEY_FALL_POLL: f64 = 0.1;
 const NEARLY_ALL: f64 = 0.9;
 /// Share of the keys whose loss is a flush if nobody counts flushes.
 const MOST: f64 = 0.5;
-/// Lookups that rise by less, relative to the traffic, are its ordinary ups and downs.
-const TRAFFIC_RISE: f64 = 0.3;
 /// Share of the usual hits that must still be there if the extra misses come on top of them.
 const HITS_KEPT: f64 = 0.9;
 /// Share of the lookups that one hot key takes at the least.
@@ -163,7 +161,7 @@ impl Scene<'_> {
             (Cause::Invalidation, &|| happened(Cause::Invalidation)),
             (Cause::Eviction, &|| self.explains(Stream::Evicted, few, thresholds)),
             (Cause::SynchronizedExpiry, &|| self.explains(Stream::Expired, few, thresholds)),
-            (Cause::Penetration, &|| self.misses_come_on_top()),
+            (Cause::Penetration, &|| self.misses_come_on_top(thresholds)),
             (Cause::HotKey, &|| {
                 share.is_none() && (self.locks_refused(thresholds) || self.few_keys_miss(few))
             }),
@@ -179,6 +177,7 @@ impl Scene<'_> {
     pub(crate) fn figures(&self) -> Vec<(&'static str, f64)> {
         let facts = self.facts;
         let found = [
+            ("scene_seconds", Some(facts.seconds)),
             ("errors", facts.errors.filter(|errors| *errors > 0.0)),
             ("flushes", facts.flushes.filter(|flushes| *flushes > 0.0)),
             ("restarted", facts.restarted.then_some(1.0)),
@@ -214,7 +213,7 @@ impl Scene<'_> {
 
     /// Whether somebody asks for more than usual, gets nothing, and nobody else loses anything. A
     /// counter of loads that find nothing would have spoken before.
-    fn misses_come_on_top(&self) -> bool {
+    fn misses_come_on_top(&self, thresholds: &Thresholds) -> bool {
         let (Some(lookups), None) = (self.facts.best_lookups(), self.facts.not_found) else {
             return false;
         };
@@ -222,7 +221,7 @@ impl Scene<'_> {
         let extra = lookups.total() - usual;
         let usual_hits =
             usual * (1.0 - (lookups.misses - self.excess_misses).max(0.0) / usual.max(1.0));
-        extra >= TRAFFIC_RISE * usual
+        self.streams.explains(Stream::Traffic, self.facts, thresholds)
             && extra >= 0.5 * self.excess_misses
             && lookups.hits >= HITS_KEPT * usual_hits
     }

@@ -175,8 +175,13 @@ impl Detector {
         self.last = Some(episode);
     }
 
-    /// Reads the cause again while the evidence still comes in. Only a stronger sign changes it.
+    /// Reads the cause again while the evidence still comes in. Only a stronger sign changes it, and
+    /// what the other streams do once the misses are back to normal is no sign of anything.
     fn reconsider(&self, episode: &mut Episode, poll: &Poll<'_>, verdict: &mut Verdict) {
+        let quiet = |lookups| self.charts.get(poll.source).quiet(lookups, &self.thresholds);
+        if poll.lookups().is_some_and(quiet) {
+            return;
+        }
         let finding = self.scene(episode.onset, poll, |scene, limits| scene.finding(limits));
         if finding.rank >= episode.rank {
             return;

@@ -4,7 +4,7 @@
 //! ago, and so on. Keeping every poll for two minutes costs memory and time with the poll rate.
 //! Here old polls are merged two by two, level by level, as in the exponential histogram of Datar et
 //! al. (SIAM J. Comput. 31, 2002): the newest stay single, older ones come in pairs, then in fours.
-//! Every stretch that ends now is there to within a third of its length.
+//! Of any two neighbouring stretches the longer is at most half as long again, and one poll.
 
 /// What a stretch of time held.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -121,7 +121,7 @@ mod tests {
             assert_eq!(lengths.first(), Some(&1.0));
             assert_eq!(lengths.last(), Some(&f64::from(count)), "nothing is lost");
             for pair in lengths.windows(2) {
-                assert!(pair[1] - pair[0] <= (pair[0] / 2.0).max(1.0), "{pair:?} of {count}");
+                assert!(pair[1] - pair[0] <= pair[0] / 2.0 + 1.0, "{pair:?} of {count}");
             }
         }
     }

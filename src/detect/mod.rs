@@ -3,6 +3,7 @@
 //! Pure: a [`Sample`](crate::signal::sample::Sample) in, a [`Verdict`] out. Live polling, `backtest`
 //! and the tests use the same [`detector::Detector`].
 
+pub mod advice;
 mod baseline;
 pub mod cause;
 mod chart;
@@ -17,6 +18,7 @@ pub mod state;
 mod statistic;
 pub mod thresholds;
 
+pub use advice::advice;
 pub use cause::Cause;
 pub use detector::{Detector, Verdict};
 pub use evidence::SignalKind;

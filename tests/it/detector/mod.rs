@@ -5,3 +5,4 @@ mod garbage;
 mod quiet;
 mod stampedes;
 mod traffic;
+mod twitter;
