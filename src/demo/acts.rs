@@ -112,7 +112,7 @@ async fn bare(
         HOT_LOAD.as_secs(),
         LEFT.as_secs()
     ))?;
-    let loads = house.stage.counters().loads.get();
+    let before = house.stage.backend().loads_of(HOT);
     house.let_run_out([HOT].into_iter(), LEFT).await?;
     let ran_out = house.stage.clock().now() + LEFT.as_secs_f64();
     let incident = eyes.wait_for_stampede(teller, LEFT + DECLARED_LIMIT).await?;
@@ -127,14 +127,9 @@ async fn bare(
         incident.peak_misses_per_second,
         incident.baseline_misses_per_second
     ))?;
+    teller.say("It is over when a quarter of a minute was quiet.")?;
     let ended = eyes.wait_for_end(teller).await?;
-    let loads = house
-        .stage
-        .counters()
-        .duplicate_loads
-        .get()
-        .min(house.stage.counters().loads.get() - loads)
-        + 1;
+    let loads = house.stage.backend().loads_of(HOT) - before;
     teller.say(&format!(
         "<<< Over after {:.0} s; cause {}, {:.0} misses too many. The database got {loads} loads of \
          one entry, 1 was needed.",
@@ -156,18 +151,15 @@ async fn protected(
         LEFT.as_secs()
     ))?;
     house.deploy(&"coalesce".parse().unwrap_or_default())?;
-    let counters = house.stage.counters();
-    let (duplicates, coalesced) = (counters.duplicate_loads.get(), counters.coalesced.get());
+    let before = house.stage.backend().loads_of(HOT);
+    let coalesced = house.stage.counters().coalesced.get();
     house.let_run_out([HOT].into_iter(), LEFT).await?;
     if eyes.wait_for_stampede(teller, LEFT + WATCHED).await?.is_some() {
         return Err(DemoError::Failed("a stampede was seen where loads were shared"));
     }
-    let counters = house.stage.counters();
-    let loads = counters.duplicate_loads.get() - duplicates + 1;
-    teller.say(&format!(
-        "Nothing: {} requests waited for {loads} load.",
-        counters.coalesced.get() - coalesced
-    ))?;
+    let loads = house.stage.backend().loads_of(HOT) - before;
+    let waited = house.stage.counters().coalesced.get() - coalesced;
+    teller.say(&format!("Nothing: {waited} requests waited for {loads} load."))?;
     Ok(loads)
 }
 

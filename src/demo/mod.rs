@@ -9,7 +9,7 @@ mod teller;
 use std::io::Write;
 use std::pin::pin;
 
-use acts::Outcome;
+pub use acts::Outcome;
 use house::House;
 use teller::Teller;
 

@@ -65,7 +65,10 @@ impl<'a> Teller<'a> {
                 write!(self.out, "{line}")?;
                 self.styled(ALARM, &format!("STAMPEDE ({})", incident.cause.as_str()))
             }
-            None if snapshot.verdict.ready => self.say(&format!("{line}calm")),
+            None if snapshot.verdict.ready => {
+                let wave = wave_ahead(snapshot).unwrap_or_default();
+                self.say(&format!("{line}calm{wave}"))
+            }
             None => self.say(&format!("{line}learning what is usual")),
         }
     }
@@ -77,6 +80,13 @@ impl<'a> Teller<'a> {
         }
         self.out.flush()
     }
+}
+
+/// The next wave, if one is coming.
+fn wave_ahead(snapshot: &Snapshot) -> Option<String> {
+    let wave = snapshot.ttl.as_ref()?.waves.iter().find(|wave| wave.start > snapshot.time)?;
+    let ahead = wave.start - snapshot.time;
+    Some(format!("; a wave of about {:.0} keys in {ahead:.0} s", wave.keys.value))
 }
 
 fn or_dash(text: Option<String>) -> String {

@@ -135,6 +135,8 @@ fn config(shape: WatchShape, redis: RedisConfig, page: String) -> CacheConfig {
             // Half of the calm to learn, and what is learned may be young.
             warm_up: usual.warm_up.min(calm / 2.0),
             hold_back: usual.hold_back.min(calm / 6.0),
+            // What strikes after another calm is another incident.
+            merge_within: usual.merge_within.min(calm / 2.0),
             ..usual
         },
         keep_incidents: KEEP_INCIDENTS,
