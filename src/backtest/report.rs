@@ -9,6 +9,7 @@ use super::BacktestError;
 use super::replay::{Replayed, Summary};
 use super::variants::Outcome;
 use crate::detect::Thresholds;
+use crate::detect::thresholds::Unit;
 
 /// Seconds of a day.
 const DAY: f64 = 86_400.0;
@@ -130,12 +131,17 @@ impl<'a> Report<'a> {
         };
         let days = summary.seconds() / DAY;
         let share = 100.0 * summary.incident_seconds / summary.seconds().max(f64::MIN_POSITIVE);
+        let plural = if summary.incidents == 1 { "" } else { "s" };
+        // A rate a day from less than a day is no figure to remember.
+        let daily = if days >= 1.0 {
+            format!(" ({:.2} a day)", summary.incidents as f64 / days)
+        } else {
+            String::new()
+        };
         writeln!(
             self.out,
-            "{} {} ({:.2} a day), {} in all ({share:.2} % of the time), {} misses beyond the usual",
+            "{} incident{plural}{daily}, {} in all ({share:.2} % of the time), {} misses beyond the usual",
             summary.incidents,
-            if summary.incidents == 1 { "incident" } else { "incidents" },
-            summary.incidents as f64 / days.max(f64::MIN_POSITIVE),
             span(summary.incident_seconds),
             number(summary.excess_misses),
         )?;
@@ -176,11 +182,10 @@ impl<'a> Report<'a> {
             span(incident_seconds)
         )?;
         for outcome in variants {
-            let unit = Thresholds::key(outcome.variant.key).map_or("", |key| match key.unit {
-                crate::detect::thresholds::Unit::Seconds => "s",
-                _ => "",
-            });
-            let value = format!("{}{unit}", outcome.variant.value);
+            let seconds =
+                Thresholds::key(outcome.variant.key).is_some_and(|key| key.unit == Unit::Seconds);
+            let value = outcome.variant.value;
+            let value = if seconds { span(value) } else { value.to_string() };
             let time = span(outcome.incident_seconds);
             writeln!(
                 self.out,

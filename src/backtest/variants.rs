@@ -9,8 +9,8 @@ use crate::reading::Reading;
 const MOVED: [&str; 6] =
     ["false_alarm_interval", "least_excess", "rise", "rise_points", "clear_after", "merge_within"];
 
-/// The factor of a stricter and of a more sensitive variant. Twice and half are far enough to show
-/// whether a threshold matters at all.
+/// The factors on the distance from a threshold's lowest legal value. Twice and half are far enough
+/// to show whether it matters at all.
 const FACTORS: [f64; 2] = [0.5, 2.0];
 
 /// Replays beside the main one.
@@ -38,7 +38,7 @@ impl Variants {
         let variants = keys.flat_map(|key| {
             FACTORS.into_iter().filter_map(|factor| {
                 let mut moved = thresholds.clone();
-                let value = (key.get)(thresholds) * factor;
+                let value = key.low + ((key.get)(thresholds) - key.low) * factor;
                 (key.set)(&mut moved, value);
                 let legal = key.accepts(value) && moved.check().is_empty();
                 legal.then(|| (Variant { key: key.name, value }, Replay::new(moved)))

@@ -193,7 +193,7 @@ fn tables_for_a_person() {
     // START + 600 is 22:23:20.
     assert!(line("2023-11-14T22:23:2").contains("misses alone"));
     assert!(line("900 rows").contains("14m 59s from 2023-11-14T22:13:20Z"));
-    assert!(line("1 incident (").contains("a day"));
+    assert!(line("1 incident, ").contains("% of the time"));
     assert!(line("1 of 1 rest on the misses alone").contains("lock"));
     assert!(line("(as it is)").contains('1'));
     for key in ["rise", "least_excess", "merge_within"] {
