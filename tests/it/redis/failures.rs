@@ -15,7 +15,7 @@ use crate::support::fake::{Fake, bulk};
 use crate::support::redis::{Redis, free_port};
 
 /// A deadline that is meant to pass.
-const SOON: Duration = Duration::from_millis(300);
+const SOON: Duration = Duration::from_secs(1);
 
 fn impatient(config: &RedisConfig) -> Node {
     Node::new(config, SOON, Clock::start())
