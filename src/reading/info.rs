@@ -58,15 +58,25 @@ impl Info {
         *self == Info::default()
     }
 
-    /// Takes over from an earlier text of the same server what a short one does not repeat. Calls of
-    /// commands are not: they would be taken for those of now.
-    pub fn keep_from(&mut self, earlier: &Info) {
-        self.loading = self.loading.or(earlier.loading);
-        self.used_memory = self.used_memory.or(earlier.used_memory);
-        self.maxmemory = self.maxmemory.or(earlier.maxmemory);
-        if self.maxmemory_policy.is_none() {
-            self.maxmemory_policy.clone_from(&earlier.maxmemory_policy);
+    /// Takes over from a text of the same process, some seconds earlier, what a shorter one does not
+    /// repeat. Calls of commands are not: they would be taken for those of now.
+    pub fn keep_from(&mut self, earlier: &Info, seconds: f64) {
+        fn keep<T: Clone>(mine: &mut Option<T>, earlier: &Option<T>) {
+            if mine.is_none() {
+                mine.clone_from(earlier);
+            }
         }
+        // Servers count whole seconds, so the next one they tell is never less than this.
+        keep(&mut self.uptime, &earlier.uptime.map(|uptime| (uptime + seconds).floor()));
+        keep(&mut self.run_id, &earlier.run_id);
+        keep(&mut self.server, &earlier.server);
+        keep(&mut self.version, &earlier.version);
+        keep(&mut self.mode, &earlier.mode);
+        keep(&mut self.role, &earlier.role);
+        keep(&mut self.loading, &earlier.loading);
+        keep(&mut self.used_memory, &earlier.used_memory);
+        keep(&mut self.maxmemory, &earlier.maxmemory);
+        keep(&mut self.maxmemory_policy, &earlier.maxmemory_policy);
     }
 
     /// Keys over all databases whose line could be read; `None` when nothing is known.

@@ -81,6 +81,17 @@ fn reads_the_texts_of_other_servers() {
 }
 
 #[test]
+fn a_short_text_is_completed_from_the_last_long_one() {
+    let (long, _) = parse(REDIS_7);
+    let mut short = parse(b"keyspace_hits:9\r\n# Keyspace\r\n").0;
+    short.keep_from(&long, 2.7);
+    assert_eq!((&short.run_id, &short.role), (&long.run_id, &long.role));
+    assert_eq!(short.uptime, long.uptime.map(|uptime| uptime + 2.0), "whole seconds");
+    assert_eq!((short.counters.hits, short.counters.misses), (Some(9.0), None));
+    assert_eq!((short.keys(), short.commands), (Some(0.0), None));
+}
+
+#[test]
 fn a_keyspace_line_is_read_by_name() {
     let redis_7_4 = "db0:keys=10,expires=4,avg_ttl=900,subexpiry=2";
     assert_eq!((keys(redis_7_4), oddities(redis_7_4)), (Some(10.0), vec![]));

@@ -35,6 +35,8 @@ pub struct Node {
     health: Health,
     last_success: Option<f64>,
     info: Option<Info>,
+    /// What the last full question gave, and when: short answers are completed from it.
+    last_full: Option<(f64, Info)>,
     counters: NodeCounters,
     own: OwnLookups,
     capabilities: Vec<(&'static str, bool)>,
@@ -56,6 +58,7 @@ impl Node {
             health: Health::Unknown,
             last_success: None,
             info: None,
+            last_full: None,
             counters: NodeCounters::default(),
             own: OwnLookups::default(),
             capabilities: vec![("info", false)],
@@ -197,18 +200,20 @@ impl Node {
         let now = self.clock.now();
         let loading = self.info.as_ref().is_none_or(|info| info.loading == Some(true));
         if !loading && self.questions.may_be_short(now) {
-            let (info, problems) = self.questions.ask_shortly(connection).await?;
-            if !info.is_empty() && !self.counters.wants_more(now, &info) {
-                return Ok((info, problems));
+            let answer = self.questions.ask_shortly(connection).await?;
+            if !answer.info.is_empty() && !self.counters.wants_more(now, &answer.info) {
+                return Ok(answer);
             }
         }
         self.questions.ask_fully(connection, now).await
     }
 
-    fn take_in(&mut self, (mut info, problems): Answer) {
+    fn take_in(&mut self, Answer { mut info, problems, full }: Answer) {
         let now = self.clock.now();
-        if let Some(before) = &self.info {
-            info.keep_from(before);
+        if full {
+            self.last_full = Some((now, info.clone()));
+        } else if let Some((at, earlier)) = &self.last_full {
+            info.keep_from(earlier, now - at);
         }
         for problem in problems {
             if self.problems.len() < REMEMBERED_PROBLEMS && !self.problems.contains(&problem) {

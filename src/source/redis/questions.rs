@@ -4,14 +4,15 @@ use redis::{Cmd, Value};
 
 use super::connection::Connection;
 use super::error::{PollError, PollErrorKind};
-use crate::reading::info::{self, Info, InfoProblem};
+use crate::reading::info::{self, Info, InfoProblem, InfoProblemKind};
 
-/// The sections of every poll: who answers, in which role, its counters and keys.
-const SHORT: [&str; 4] = ["server", "stats", "replication", "keyspace"];
+/// The sections of every poll: counters and keys.
+const SHORT: [&str; 2] = ["stats", "keyspace"];
 
-/// The further sections of a full question. The command statistics cost the server more than all
-/// the others together, since it looks at each command that it knows.
-const FURTHER: [&str; 3] = ["memory", "persistence", "commandstats"];
+/// The further sections of a full question: what seldom changes under a connection, and the command
+/// statistics, which cost the server more than all the others together, since it looks at each
+/// command that it knows.
+const FURTHER: [&str; 5] = ["server", "replication", "memory", "persistence", "commandstats"];
 
 /// Every so many polls the question is a full one at least.
 const FULL_EVERY_POLLS: u32 = 10;
@@ -19,8 +20,15 @@ const FULL_EVERY_POLLS: u32 = 10;
 /// After so many seconds the next question is a full one at least.
 const FULL_EVERY_SECONDS: f64 = 10.0;
 
-/// What an answer said, and what was odd about it.
-pub(super) type Answer = (Info, Vec<InfoProblem>);
+/// What an answer said.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) info: Info,
+    /// What was odd about it.
+    pub(super) problems: Vec<InfoProblem>,
+    /// Whether the question was a full one.
+    pub(super) full: bool,
+}
 
 /// What one connection's server takes, and what it was asked last. A new connection may lead to
 /// another server, and starts anew.
@@ -46,7 +54,11 @@ impl Questions {
         connection: &mut Connection,
     ) -> Result<Answer, PollError> {
         self.short_ones += 1;
-        text(connection.ask(&question(&SHORT)).await?).map(|text| info::parse(&text))
+        let text = text(connection.ask(&question(&SHORT)).await?)?;
+        let (info, mut problems) = info::parse(&text);
+        // Nobody asked for what is missing.
+        problems.retain(|problem| problem.kind != InfoProblemKind::Missing);
+        Ok(Answer { info, problems, full: false })
     }
 
     /// Asks for everything, in a simpler form where the server does not take the question.
@@ -58,9 +70,12 @@ impl Questions {
         (self.short_ones, self.full_at) = (0, Some(now));
         loop {
             let answer = text(connection.ask(&self.form.question()).await?);
-            let answer = answer.map(|text| info::parse(&text));
+            let answer = answer.map(|text| {
+                let (info, problems) = info::parse(&text);
+                Answer { info, problems, full: true }
+            });
             match (answer, self.form.simpler()) {
-                (Ok((info, _)), Some(simpler)) if info.is_empty() => self.form = simpler,
+                (Ok(answer), Some(simpler)) if answer.info.is_empty() => self.form = simpler,
                 (Err(error), Some(simpler)) if error.kind() == PollErrorKind::Protocol => {
                     self.form = simpler;
                 }

@@ -139,7 +139,7 @@ async fn odd_fields_are_counted_once_and_cost_nothing_else() {
     let text = "keyspace_hits:5\r\nkeyspace_misses:x\r\ndb0:keys=1,new=2\r\ndb1:\r\n";
     let server = Fake::start(|mut client| client.always_say(&bulk(text)));
     let mut node = node(&config(server.port));
-    for _ in 0..3 {
+    for _ in 0..5 {
         node.poll().await.unwrap();
     }
     let state = node.state();

@@ -1,5 +1,6 @@
 //! TLS with certificates of the test's own.
 
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use stampede_exporter::source::redis::{Node, PollErrorKind};
 
 use super::{config, failure, node};
 use crate::support::redis::{Redis, free_port};
+use crate::support::wait_for;
 
 /// A certificate authority and the directory in which it puts what it signs.
 struct Authority {
@@ -74,7 +76,9 @@ impl Server {
         let mut args = vec!["--tls-port", &text, "--tls-ca-cert-file", &ca];
         args.extend(["--tls-cert-file", &cert, "--tls-key-file", &key]);
         args.extend(more);
-        Server { redis: Redis::start_with(&args), port }
+        let redis = Redis::start_with(&args);
+        wait_for("the TLS port", || TcpStream::connect(("127.0.0.1", port)).ok());
+        Server { redis, port }
     }
 }
 
