@@ -21,7 +21,7 @@ use super::protections::lease::Leases;
 use super::protections::mutex::Mutex;
 use super::protections::prewarm::Gate;
 use super::protections::stale_while_revalidate::{self, Freshness, Revalidation};
-use super::protections::{Protection, Protections, xfetch, xfetch_linear};
+use super::protections::{Protection, Protections, jitter, xfetch, xfetch_linear};
 use super::store::{Store, StoreError};
 use crate::clock::Clock;
 
@@ -190,7 +190,7 @@ impl Client {
     /// The life of an entry that is written now.
     pub fn life(&self, base: Duration) -> Duration {
         match self.protections.has(Protection::Jitter) {
-            true => super::protections::jitter::life(base, self.tuning.spread, rand::random()),
+            true => jitter::life(base, self.tuning.spread, rand::random()),
             false => base,
         }
     }
@@ -228,7 +228,9 @@ impl Client {
         if freshness == Freshness::Stale {
             self.revalidate_behind(key, prompt);
         } else if self.recomputes(&seen.entry) {
-            if let Some(Ok(answer)) = self.refresh_once(key, prompt).await {
+            // What is there is better than an older copy.
+            let refreshed = self.refresh_once(key, prompt).await;
+            if let Some(Ok(answer @ (Answer::Value(_) | Answer::NotFound))) = refreshed {
                 return answer;
             }
         } else if self.is_near_its_end(&seen) {

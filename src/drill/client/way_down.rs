@@ -148,7 +148,9 @@ impl Client {
             Some(Lock::Lease(leases)) => match leases.take(&name).await {
                 Ok(Some(lease)) => {
                     tally.acquired.up();
-                    Some(self.load(key, prompt, Some(lease)).await)
+                    let look = || self.newer(key, prompt);
+                    let load = |lease| self.load(key, prompt, lease);
+                    Some(leases.hold(lease, tally, look, load).await.into())
                 }
                 Ok(None) => {
                     tally.contended.up();

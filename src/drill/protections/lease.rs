@@ -82,20 +82,7 @@ impl Leases {
             match self.take(key).await {
                 Ok(Some(lease)) => {
                     tally.acquired.up();
-                    // It may have come between the miss and the lease.
-                    if let Some(value) = look().await {
-                        if self.give_back(&lease).await.is_err() {
-                            tally.error.up();
-                        }
-                        return Leased::Found(value);
-                    }
-                    let given_back = lease.clone();
-                    let loaded = load(Some(lease)).await;
-                    // A write has used it up already; a load that failed leaves it to the next.
-                    if loaded.is_err() && self.give_back(&given_back).await.is_err() {
-                        tally.error.up();
-                    }
-                    return Leased::Loaded(loaded);
+                    return self.hold(lease, tally, look, load).await;
                 }
                 Ok(None) => tally.contended.up(),
                 Err(_) => {
@@ -115,6 +102,30 @@ impl Leases {
                 return Leased::Found(value);
             }
         }
+    }
+
+    /// What the holder of a lease does: look again, load if need be.
+    pub async fn hold<V, E, L, F>(
+        &self,
+        lease: Lease,
+        tally: &LockTally,
+        look: impl Fn() -> L,
+        load: impl FnOnce(Option<Lease>) -> F,
+    ) -> Leased<V, E>
+    where
+        L: Future<Output = Option<V>>,
+        F: Future<Output = Result<V, E>>,
+    {
+        // It may have come between the miss and the lease.
+        let held = match look().await {
+            Some(value) => Leased::Found(value),
+            None => Leased::Loaded(load(Some(lease.clone())).await),
+        };
+        // A write has used it up; a load that failed or found nothing leaves it to the next.
+        if self.give_back(&lease).await.is_err() {
+            tally.error.up();
+        }
+        held
     }
 
     /// Takes the lease of a key if nobody has it.
