@@ -33,6 +33,7 @@
 //! * [`monitor`]: one task a cache; it drives the line above: tick, read, observe, publish.
 //! * [`board`]: where monitors hang snapshots and the server takes them from.
 //! * [`serve`]: the routes, the metric page, the API, the page for a person.
+//! * [`state`] and [`incident_file`]: what outlives the process, on disk.
 //! * [`run`]: the process, from its first log line to its last. [`signals`] and [`clock`] are its
 //!   doors to the system.
 //! * [`trace`] and [`backtest`]: readings recorded, and the same detector over them or over the
@@ -72,6 +73,7 @@ pub mod config;
 pub mod demo;
 pub mod detect;
 pub mod drill;
+pub mod incident_file;
 pub mod monitor;
 pub mod one_line;
 pub mod reading;
@@ -82,5 +84,6 @@ pub mod signal;
 pub mod signals;
 pub mod snapshot;
 pub mod source;
+pub mod state;
 pub mod trace;
 pub mod ttl_command;

@@ -4,16 +4,19 @@
 //! stampede is often shorter than the time between two scrapes.
 
 use std::path::Path;
+use std::time::Duration;
 
 use futures_util::future::join_all;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{self, MissedTickBehavior, interval, timeout};
 use tracing::{info, warn};
 
 use crate::board::Board;
 use crate::clock::Clock;
-use crate::config::CacheConfig;
+use crate::config::{CacheConfig, StateConfig};
 use crate::detect::{Change, Detector, IncidentLog, Verdict};
+use crate::incident_file::IncidentFile;
 use crate::reading::{Lookups, Reach, Reading};
 use crate::signal::counters::Interval;
 use crate::signal::fleet::Fleet;
@@ -23,19 +26,36 @@ use crate::signal::window::Window;
 use crate::snapshot::{Histogram, NodeTotals, Snapshot};
 use crate::source::app::{AppError, AppSource};
 use crate::source::redis::{Node, PollErrorKind, Sampler};
+use crate::state::Keeper;
 use crate::trace::Recorder;
 
 /// Upper bounds of the poll duration histogram, seconds: a poll over loopback takes well under a
 /// millisecond, one across a continent about 100 ms, and the timeout ends it.
 const POLL_BOUNDS: [f64; 10] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0];
 
-/// The task of one cache; it stops when this is dropped.
+/// How long a monitor may take to end: as long as one poll by default. What it could not do by then
+/// is left to the next start.
+const END_GRACE: Duration = Duration::from_millis(800);
+
+/// The task of one cache. Dropped, it stops where it is; [`Handle::end`] lets it keep what it knows.
 #[derive(Debug)]
-pub struct Handle(JoinHandle<()>);
+pub struct Handle {
+    task: JoinHandle<()>,
+    end: Option<oneshot::Sender<()>>,
+}
+
+impl Handle {
+    /// Ends the task: what it has learned is saved.
+    pub async fn end(mut self) {
+        self.end = None;
+        // A task that is late is stopped when this is dropped.
+        let _ = timeout(END_GRACE, &mut self.task).await;
+    }
+}
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
 }
 
@@ -57,6 +77,8 @@ pub struct Monitor {
     poll_errors: Vec<(&'static str, u64)>,
     poll_duration: Histogram,
     recorder: Option<Recorder>,
+    keeper: Option<Keeper>,
+    incident_file: Option<IncidentFile>,
 }
 
 impl Monitor {
@@ -80,6 +102,8 @@ impl Monitor {
             poll_errors: PollErrorKind::ALL.iter().map(|kind| (kind.as_str(), 0)).collect(),
             poll_duration: Histogram::new(&POLL_BOUNDS),
             recorder: None,
+            keeper: None,
+            incident_file: None,
             config,
             board,
             clock,
@@ -88,19 +112,67 @@ impl Monitor {
 
     /// Starts watching; what is seen goes to the board.
     pub fn start(self) -> Handle {
-        Handle(tokio::spawn(self.run()))
+        let (end, ended) = oneshot::channel();
+        Handle { task: tokio::spawn(self.run(ended)), end: Some(end) }
     }
 
-    async fn run(mut self) {
+    async fn run(mut self, mut ended: oneshot::Receiver<()>) {
+        self.recall();
         let mut ticks = interval(self.config.poll_interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
-            let tick = ticks.tick().await;
-            self.read().await;
-            self.observe();
-            self.publish();
-            self.sampler.run(&mut self.node, tick + self.config.poll_interval).await;
+            tokio::select! {
+                biased;
+                _ = &mut ended => break,
+                () = self.cycle(&mut ticks) => {}
+            }
         }
+        if let Some(keeper) = &mut self.keeper {
+            keeper.end(self.clock.now(), &self.detector.state()).await;
+        }
+    }
+
+    /// One tick. It may be dropped at any time, when the monitor ends.
+    async fn cycle(&mut self, ticks: &mut time::Interval) {
+        let tick = ticks.tick().await;
+        self.read().await;
+        self.observe();
+        self.publish();
+        self.keep().await;
+        self.sampler.run(&mut self.node, tick + self.config.poll_interval).await;
+    }
+
+    /// Goes on where the process before left off.
+    fn recall(&mut self) {
+        let now = self.clock.now();
+        let Some(mut state) = self.keeper.as_mut().and_then(|keeper| keeper.recall(now)) else {
+            return;
+        };
+        let cache = &self.config.name;
+        info!(%cache, age_seconds = (now - state.time).round(), "goes on from the saved state");
+        let gap = now - state.time;
+        let thresholds = &self.config.detector;
+        if let Some(incident) = state.incident.as_mut().filter(|i| i.ended_at.is_none())
+            && gap >= thresholds.merge_within
+        {
+            // Nobody knows when it ended, and what is seen now is another one.
+            incident.ended_at = Some(state.time);
+            let change = Change::Ended(incident.clone());
+            self.tell(&change);
+            self.incidents.apply(
+                &Verdict { changes: vec![change], ..Verdict::default() },
+                self.config.keep_incidents,
+            );
+        }
+        self.detector = Detector::resume(self.config.detector.clone(), state, now);
+        self.verdict = self.detector.standing();
+        self.incidents.running.clone_from(&self.verdict.running);
+    }
+
+    async fn keep(&mut self) {
+        let Some(keeper) = &mut self.keeper else { return };
+        let at_once = !self.verdict.changes.is_empty();
+        keeper.keep(self.clock.now(), at_once, || self.detector.state()).await;
     }
 
     /// Asks every source at once, so that their counts belong to the same instant.
@@ -132,9 +204,27 @@ impl Monitor {
         self.window.push(&sample);
         self.verdict = self.detector.observe(&sample);
         self.incidents.apply(&self.verdict, self.config.keep_incidents);
-        for change in &self.verdict.changes {
-            tell(&self.config.name, change);
+        let changes = std::mem::take(&mut self.verdict.changes);
+        changes.iter().for_each(|change| self.tell(change));
+        self.verdict.changes = changes;
+    }
+
+    /// Says what changed to the person who reads the log and in the file of incidents.
+    fn tell(&mut self, change: &Change) {
+        tell(&self.config.name, change);
+        if let Some(file) = &mut self.incident_file {
+            file.append(&self.config.name, change);
         }
+    }
+
+    /// Keeps what it learns in this directory from now on, and goes on from what is there.
+    pub fn remember_in(&mut self, state: &StateConfig) {
+        self.keeper = Some(Keeper::new(state, &self.config.name));
+    }
+
+    /// Appends incidents to this file from now on.
+    pub fn report_in(&mut self, file: &Path) {
+        self.incident_file = Some(IncidentFile::new(file));
     }
 
     /// Writes every reading to a trace of its own in this directory from now on. Watching matters

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinSet};
@@ -12,7 +13,7 @@ use tracing::{error, info, warn};
 
 use crate::board::Board;
 use crate::clock::Clock;
-use crate::config::{CacheConfig, Config, ConfigError, Problem};
+use crate::config::{CacheConfig, Config, ConfigError, Problem, StateConfig};
 use crate::monitor::{Handle, Monitor};
 use crate::one_line::one_line;
 use crate::serve::serve;
@@ -64,8 +65,13 @@ pub async fn run(
 
     let clock = Clock::start();
     let board = Board::new(names(&config.caches));
-    let mut watched = Watched { monitors: Vec::new(), record_dir: config.record_dir.clone() };
-    watched.change_to(&config.caches, &board, clock)?;
+    let mut watched = Watched {
+        monitors: Vec::new(),
+        record_dir: config.record_dir.clone(),
+        state: config.state.clone(),
+        incidents_file: config.incidents_file.clone(),
+    };
+    watched.change_to(&config.caches, &board, clock).await?;
     let (end, ended) = oneshot::channel::<()>();
     let mut server = tokio::spawn(serve(listener, board.clone(), clock, async {
         let _ = ended.await;
@@ -79,20 +85,29 @@ pub async fn run(
             signal = ends.next() => {
                 info!("ending at {signal}");
                 drop(end);
-                return serve_result(server.await);
+                let (stopped, ()) = tokio::join!(server, watched.end());
+                return serve_result(stopped);
             }
-            stopped = &mut server => return serve_result(stopped),
+            stopped = &mut server => {
+                watched.end().await;
+                return serve_result(stopped);
+            }
             _ = hangup.recv(), if reloads.is_empty() => {
                 reloads.spawn_blocking(reload.clone());
             }
             Some(Ok(loaded)) = reloads.join_next() => {
-                let changed = loaded.map_err(|error| lines(&error)).and_then(|new| {
-                    watched.change_to(&new.caches, &board, clock).map_err(|e| vec![one_line(&e)])?;
-                    tell_what_waits(&config, &new);
-                    Ok(new.caches.len())
-                });
+                let changed = match loaded {
+                    Ok(new) => match watched.change_to(&new.caches, &board, clock).await {
+                        Ok(()) => Ok(new),
+                        Err(error) => Err(vec![one_line(&error)]),
+                    },
+                    Err(error) => Err(lines(&error)),
+                };
                 match changed {
-                    Ok(caches) => info!(caches, "configuration reloaded"),
+                    Ok(new) => {
+                        tell_what_waits(&config, &new);
+                        info!(caches = new.caches.len(), "configuration reloaded");
+                    }
                     Err(problems) => {
                         board.reload_failed();
                         for problem in problems {
@@ -115,6 +130,8 @@ fn tell_what_waits(running: &Config, new: &Config) {
         ("web", running.web != new.web),
         ("log", running.log != new.log),
         ("record", running.record_dir != new.record_dir),
+        ("state", running.state != new.state),
+        ("incidents", running.incidents_file != new.incidents_file),
     ];
     for (section, _) in waits.iter().filter(|(_, differs)| *differs) {
         warn!("the change of {section} needs a restart");
@@ -134,6 +151,10 @@ struct Watched {
     monitors: Vec<(CacheConfig, Handle)>,
     /// Where their traces go, if anywhere.
     record_dir: Option<PathBuf>,
+    /// What they keep over restarts, if anything.
+    state: Option<StateConfig>,
+    /// Where they append their incidents, if anywhere.
+    incidents_file: Option<PathBuf>,
 }
 
 impl Watched {
@@ -141,7 +162,7 @@ impl Watched {
     /// whose configuration did not change keeps its monitor and all that it has learned; of one
     /// that did, the old monitor ends first, so that two never write for one cache. When a monitor
     /// cannot be made, nothing changes.
-    fn change_to(
+    async fn change_to(
         &mut self,
         caches: &[CacheConfig],
         board: &Board,
@@ -154,12 +175,31 @@ impl Watched {
             if let Some(dir) = &self.record_dir {
                 monitor.record_in(dir);
             }
+            if let Some(state) = &self.state {
+                monitor.remember_in(state);
+            }
+            if let Some(file) = &self.incidents_file {
+                monitor.report_in(file);
+            }
             Ok((config.clone(), monitor))
         });
         let new = new.collect::<Result<Vec<_>, RunError>>()?;
-        self.monitors.retain(|(config, _)| caches.contains(config));
+        let monitors = std::mem::take(&mut self.monitors);
+        let (kept, gone): (Vec<_>, Vec<_>) =
+            monitors.into_iter().partition(|(config, _)| caches.contains(config));
+        self.monitors = kept;
+        end(gone).await;
         board.reloaded(names(caches));
         self.monitors.extend(new.into_iter().map(|(config, monitor)| (config, monitor.start())));
         Ok(())
     }
+
+    /// Ends all monitors, each keeping what it knows.
+    async fn end(&mut self) {
+        end(std::mem::take(&mut self.monitors)).await;
+    }
+}
+
+async fn end(monitors: Vec<(CacheConfig, Handle)>) {
+    join_all(monitors.into_iter().map(|(_, monitor)| monitor.end())).await;
 }

@@ -220,6 +220,17 @@ pub(super) fn directory(node: &Node, problems: &Problems) -> Option<PathBuf> {
     Some(path)
 }
 
+/// A file that is made when something is to be appended.
+pub(super) fn appendable(node: &Node, problems: &Problems) -> Option<PathBuf> {
+    let path = PathBuf::from(text(node, problems, "the path of a file")?);
+    if std::fs::metadata(&path).is_ok_and(|found| found.is_dir()) {
+        let shown = quoted(&path.display().to_string());
+        problems.add(&node.path, format!("{shown} is a directory; write the path of a file"));
+        return None;
+    }
+    Some(path)
+}
+
 /// The items of a list; nothing counts as an empty one.
 pub(super) fn items<'a>(node: &'a Node, problems: &Problems, form: &str) -> &'a [Node] {
     match &node.value {

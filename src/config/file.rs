@@ -1,13 +1,20 @@
 //! The sections of the file.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::cache::caches;
 use super::fields::{self, Fields};
 use super::node::Node;
 use super::problem::{Problems, quoted};
-use super::{Config, Log, LogFormat, LogLevel, Web};
+use super::{Config, Log, LogFormat, LogLevel, StateConfig, Web};
+
+/// More often wears out the disk; more rarely forgets too much in a crash.
+const SAVE_INTERVAL: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(600);
+/// A crash costs at most half a minute of what was learned over ten.
+const DEFAULT_SAVE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Reads the whole file.
 pub(super) fn config(root: &Node, problems: &Problems) -> Config {
@@ -15,6 +22,8 @@ pub(super) fn config(root: &Node, problems: &Problems) -> Config {
     let web = fields.read("web", |node, problems| Some(web(node, problems)));
     let log = fields.read("log", |node, problems| Some(log(node, problems)));
     let record_dir = fields.read("record", record_dir);
+    let state = fields.read("state", state);
+    let incidents_file = fields.read("incidents", incidents_file);
     let defaults = fields.get("defaults");
     let caches = fields
         .require("caches", "a list with a name and redis.addr for each cache", |node, problems| {
@@ -22,7 +31,14 @@ pub(super) fn config(root: &Node, problems: &Problems) -> Config {
         })
         .unwrap_or_default();
     fields.end();
-    Config { web: web.unwrap_or_default(), log: log.unwrap_or_default(), caches, record_dir }
+    Config {
+        web: web.unwrap_or_default(),
+        log: log.unwrap_or_default(),
+        caches,
+        record_dir,
+        state,
+        incidents_file,
+    }
 }
 
 /// Reads a listen address, from the file or from a flag.
@@ -58,4 +74,19 @@ fn record_dir(node: &Node, problems: &Problems) -> Option<PathBuf> {
     let dir = fields.read("dir", fields::directory);
     fields.end();
     dir
+}
+
+fn state(node: &Node, problems: &Problems) -> Option<StateConfig> {
+    let mut fields = Fields::of(node, problems);
+    let dir = fields.require("dir", "the path of a directory", fields::directory);
+    let interval = fields.read("save_interval", |n, p| fields::duration(n, p, SAVE_INTERVAL));
+    fields.end();
+    Some(StateConfig { dir: dir?, save_interval: interval.unwrap_or(DEFAULT_SAVE_INTERVAL) })
+}
+
+fn incidents_file(node: &Node, problems: &Problems) -> Option<PathBuf> {
+    let mut fields = Fields::of(node, problems);
+    let file = fields.require("file", "the path of a file", fields::appendable);
+    fields.end();
+    file
 }

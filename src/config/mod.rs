@@ -38,6 +38,19 @@ pub struct Config {
     pub caches: Vec<CacheConfig>,
     /// Where to write what is seen as traces, one file a cache and start; made if it is missing.
     pub record_dir: Option<PathBuf>,
+    /// What is kept over restarts, and where.
+    pub state: Option<StateConfig>,
+    /// Where incidents are appended, one JSON object a line.
+    pub incidents_file: Option<PathBuf>,
+}
+
+/// What was learned is kept over restarts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StateConfig {
+    /// The directory, with one file a cache; made if it is missing.
+    pub dir: PathBuf,
+    /// The longest time between two saves. Default 30 s.
+    pub save_interval: Duration,
 }
 
 /// The HTTP side.

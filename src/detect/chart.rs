@@ -14,7 +14,7 @@ use crate::reading::Lookups;
 /// Below this share of the line the Gaussian exponent is close enough and costs no logarithm.
 const FAR_BELOW: f64 = 0.2;
 /// Share of the warm-up that must have been learned from; the rest is held back or was not fit.
-const LEARNED_SHARE: f64 = 0.7;
+pub(crate) const LEARNED_SHARE: f64 = 0.7;
 /// Misses from which on the level is known to a sixth or so.
 const KNOWN_MISSES: f64 = 50.0;
 /// No witness takes the line lower than this, nats.

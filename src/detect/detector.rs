@@ -2,7 +2,7 @@
 
 use crate::detect::baseline::{Baseline, Fade};
 use crate::detect::cause::Event;
-use crate::detect::chart::{Assessment, Chart, WITNESS_SECONDS};
+use crate::detect::chart::{Assessment, Chart, LEARNED_SHARE, WITNESS_SECONDS};
 use crate::detect::course::Poll;
 use crate::detect::episode::Episode;
 use crate::detect::evidence::{Stream, Streams};
@@ -93,7 +93,8 @@ impl Detector {
             let restored =
                 learned.and_then(|learned| Baseline::restored(learned, ago, &detector.thresholds));
             if let Some(baseline) = restored {
-                *detector.observed.get_mut(source) = baseline.seconds;
+                // What was learned from is the part of the observed time that could be.
+                *detector.observed.get_mut(source) = baseline.seconds / LEARNED_SHARE;
                 detector.charts.get_mut(source).baseline = baseline;
             }
         }
@@ -107,6 +108,16 @@ impl Detector {
         }
         detector.time = now;
         detector
+    }
+
+    /// What it says before its first sample: what it was told when it resumed.
+    pub fn standing(&self) -> Verdict {
+        Verdict {
+            time: self.time,
+            running: self.episode.as_ref().map(|episode| episode.incident.clone()),
+            ready: Source::ALL.into_iter().any(|source| self.ready(source)),
+            ..Verdict::default()
+        }
     }
 
     /// What it has learned, to go on after a restart.

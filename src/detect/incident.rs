@@ -55,6 +55,33 @@ pub struct Suspect {
     pub example: Option<Vec<u8>>,
 }
 
+/// The name of a figure as evidence has it, if there is one of that name.
+pub fn figure(name: &str) -> Option<&'static str> {
+    FIGURES.into_iter().find(|figure| *figure == name)
+}
+
+/// Every figure that evidence may hold.
+const FIGURES: [&str; 18] = [
+    "miss_ratio",
+    "baseline_miss_ratio",
+    "window_seconds",
+    "errors",
+    "flushes",
+    "restarted",
+    "keys_lost_share",
+    "not_found",
+    "hot_key_share",
+    "due_ratio",
+    "expired",
+    "evicted",
+    "misses_per_expiry",
+    "lock_failed",
+    "lock_acquired",
+    "coalesced",
+    "loads",
+    "tail_ratio",
+];
+
 impl Incident {
     /// An incident that has just begun and of which nothing else is known.
     pub fn new(cause: Cause, source: Source, started_at: f64) -> Incident {

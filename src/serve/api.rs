@@ -252,6 +252,19 @@ impl<'a> IncidentJson<'a> {
     }
 }
 
+/// An incident as one line of JSON: what happened to it, then what the API says.
+pub fn incident_line(event: &'static str, cache: &str, incident: &Incident) -> String {
+    #[derive(Serialize)]
+    struct Line<'a> {
+        event: &'static str,
+        #[serde(flatten)]
+        incident: IncidentJson<'a>,
+    }
+    // Names and numbers: nothing in it can fail to be JSON.
+    serde_json::to_string(&Line { event, incident: IncidentJson::of(cache, incident) })
+        .unwrap_or_default()
+}
+
 /// The incidents of these caches with their cache, newest first.
 pub(super) fn newest_first<'a>(
     caches: impl IntoIterator<Item = &'a Snapshot>,

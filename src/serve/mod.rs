@@ -28,6 +28,7 @@ use axum::routing::get;
 use serde::Serialize;
 use tokio::net::TcpListener;
 
+pub use api::incident_line;
 pub use metrics::{Build, render};
 
 use crate::board::{Board, View};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use stampede_exporter::config::{
-    Config, ConfigError, Flags, LogFormat, LogLevel, RedisAddress, Secret,
+    Config, ConfigError, Flags, LogFormat, LogLevel, RedisAddress, Secret, StateConfig,
 };
 use stampede_exporter::detect::Thresholds;
 use stampede_exporter::reading::mapping::{Counter, preset};
@@ -43,7 +43,8 @@ fn a_minimal_file_has_the_documented_defaults() {
     let config = load("tests/config/good/minimal.yml").expect("a good file");
     assert_eq!(config.web.listen_address.to_string(), "127.0.0.1:19121");
     assert_eq!((config.log.level, config.log.format), (LogLevel::Info, LogFormat::Text));
-    assert_eq!(config.record_dir, None);
+    let files = (&config.record_dir, &config.state, &config.incidents_file);
+    assert_eq!(files, (&None, &None, &None));
     let [cache] = config.caches.as_slice() else { panic!("one cache: {config:?}") };
     assert_eq!(&*cache.name, "default");
     assert_eq!(cache.poll_interval, Duration::from_secs(1));
@@ -67,6 +68,10 @@ fn a_full_file_means_what_it_says() {
     assert_eq!(config.web.listen_address.to_string(), "[::1]:19122");
     assert_eq!((config.log.level, config.log.format), (LogLevel::Debug, LogFormat::Json));
     assert_eq!(config.record_dir, Some(PathBuf::from("tests/config/good")));
+    let dir = PathBuf::from("tests/config/good");
+    let save_interval = Duration::from_secs(10);
+    assert_eq!(config.state, Some(StateConfig { dir, save_interval }));
+    assert_eq!(config.incidents_file, Some(PathBuf::from("tests/config/good/none.jsonl")));
     let [catalog, sessions] = config.caches.as_slice() else { panic!("two: {config:?}") };
 
     assert_eq!(catalog.poll_interval, Duration::from_millis(500), "from the defaults");
