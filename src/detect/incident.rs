@@ -61,7 +61,8 @@ pub fn figure(name: &str) -> Option<&'static str> {
 }
 
 /// Every figure that evidence may hold.
-const FIGURES: [&str; 18] = [
+const FIGURES: [&str; 19] = [
+    "scene_seconds",
     "miss_ratio",
     "baseline_miss_ratio",
     "window_seconds",
