@@ -54,6 +54,19 @@ impl Fade {
         }
     }
 
+    /// This one again if it is over the same time, since most polls are alike.
+    pub(crate) fn reused(
+        &mut self,
+        seconds: f64,
+        make: impl FnOnce(f64, &Thresholds) -> Fade,
+        thresholds: &Thresholds,
+    ) -> Fade {
+        if self.seconds != seconds {
+            *self = make(seconds, thresholds);
+        }
+        *self
+    }
+
     /// What is left of the knowledge of a level.
     pub(crate) fn level(&self) -> f64 {
         self.level
@@ -334,4 +347,80 @@ impl Baseline {
 
 fn fit(value: f64) -> Option<f64> {
     (value.is_finite() && value >= 0.0).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A level that learned a second each of these misses in a thousand lookups.
+    fn learned(misses: impl IntoIterator<Item = f64>) -> Level {
+        let thresholds = Thresholds::default();
+        let fade = Fade::over(1.0, &thresholds);
+        let mut level = Level::new(&thresholds);
+        for misses in misses {
+            level.learn(misses, 1000.0, &fade, &thresholds);
+        }
+        level
+    }
+
+    #[test]
+    fn a_steady_ratio_is_learned_and_is_no_steadier_than_poisson() {
+        let level = learned((0..1200).map(|_| 30.0));
+        assert!((level.ratio() - 0.03).abs() < 1e-4);
+        assert_eq!(level.dispersion(), 1.0);
+    }
+
+    #[test]
+    fn dispersion_is_the_squared_step_over_both_means() {
+        // From 20 to 40 and back: 20^2 / 60.
+        let level =
+            learned((0..3000_u32).map(|second| if second.is_multiple_of(2) { 20.0 } else { 40.0 }));
+        assert!((6.0..7.0).contains(&level.dispersion()), "{}", level.dispersion());
+    }
+
+    #[test]
+    fn slow_swings_are_wander_and_not_dispersion() {
+        // A third up and down, for a minute each: one ninth.
+        let swing = |second: u32| if (second / 60).is_multiple_of(2) { 20.0 } else { 40.0 };
+        let level = learned((0..6000).map(swing));
+        let wander = level.wander(&Thresholds::default());
+        assert!((0.08..0.13).contains(&wander), "{wander}");
+        assert!(level.dispersion() < 1.5, "{}", level.dispersion());
+    }
+
+    #[test]
+    fn a_burst_moves_the_level_no_further_than_a_bad_poll() {
+        let calm = learned((0..600).map(|_| 30.0));
+        let burst = learned((0..600).map(|_| 30.0).chain([900.0]));
+        assert!(burst.ratio() > calm.ratio() && burst.ratio() < 1.01 * calm.ratio());
+    }
+
+    #[test]
+    fn no_lookups_teach_nothing() {
+        let thresholds = Thresholds::default();
+        let mut level = Level::new(&thresholds);
+        level.learn(0.0, 0.0, &Fade::over(1.0, &thresholds), &thresholds);
+        assert_eq!((level.mean(100.0), level.exposure()), (0.0, 0.0));
+    }
+
+    #[test]
+    fn what_was_learned_comes_back_and_fades_while_away() {
+        let thresholds = Thresholds::default();
+        let mut baseline = Baseline::new(&thresholds);
+        let fade = Fade::over(1.0, &thresholds);
+        for _ in 0..600 {
+            baseline.learn(Lookups { hits: 970.0, misses: 30.0 }, &fade, &thresholds);
+        }
+        let learned = baseline.learned(&thresholds).unwrap();
+        let back = Baseline::restored(&learned, thresholds.half_life, &thresholds).unwrap();
+        assert!((back.miss_ratio().unwrap() - 0.03).abs() < 1e-4);
+        let trust = back.misses.exposure() / baseline.misses.exposure();
+        assert!((trust - 0.5).abs() < 1e-9, "{trust}");
+        assert_eq!(
+            Baseline::restored(&Learned { miss_ratio: 1.5, ..learned }, 0.0, &thresholds)
+                .map(|_| ()),
+            None
+        );
+    }
 }

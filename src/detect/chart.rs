@@ -33,6 +33,8 @@ pub(crate) struct Chart {
     local: Baseline,
     local_end: f64,
     ladder: Ladder,
+    lines: Lines,
+    corroborated_lines: Lines,
 }
 
 /// What a chart says about now.
@@ -60,7 +62,14 @@ impl Chart {
     /// A chart that knows nothing.
     pub(crate) fn new(thresholds: &Thresholds) -> Chart {
         let baseline = Baseline::new(thresholds);
-        Chart { baseline, local: baseline, local_end: f64::NEG_INFINITY, ladder: Ladder::new() }
+        Chart {
+            baseline,
+            local: baseline,
+            local_end: f64::NEG_INFINITY,
+            ladder: Ladder::new(),
+            lines: Lines::new(false, thresholds),
+            corroborated_lines: Lines::new(true, thresholds),
+        }
     }
 
     /// Adds what a poll of `seconds` that began at `start` saw.
@@ -123,7 +132,7 @@ impl Chart {
     ) -> Assessment {
         let mut found = Assessment::default();
         let Some(ratio) = self.baseline.miss_ratio() else { return found };
-        let lines = Lines::new(corroborated, thresholds);
+        let lines = if corroborated { &self.corroborated_lines } else { &self.lines };
         let fresh = now - self.local_end <= LOCAL_FRESH * thresholds.local_window;
         let local = self.local.miss_ratio().filter(|_| fresh);
         for stretch in self.ladder.stretches() {
@@ -134,21 +143,25 @@ impl Chart {
             if excess <= 0.0 {
                 continue;
             }
-            let strength = strength(&self.baseline, ratio, &stretch, &lines, thresholds);
+            let strength = strength(&self.baseline, ratio, &stretch, lines, thresholds);
             found.suspicion = found.suspicion.max(strength);
             let sudden = local.filter(|_| stretch.seconds <= thresholds.local_window);
-            let against_local = sudden.map_or(0.0, |local| {
-                strength_against_local(&self.local, local, ratio, &stretch, &lines, thresholds)
-            });
-            let strength = strength.max(against_local);
-            if strength > found.score {
-                let score = strength.min(effect(
+            let least = strength.max(found.score);
+            let against_local = sudden.and_then(|local| {
+                strength_against_local(
+                    &self.local,
+                    local,
+                    ratio,
                     &stretch,
-                    &self.baseline,
-                    excess,
-                    corroborated,
+                    least,
+                    lines,
                     thresholds,
-                ));
+                )
+            });
+            let strength = strength.max(against_local.unwrap_or(0.0));
+            if strength > found.score {
+                let effect = effect(&stretch, &self.baseline, excess, strength, lines, thresholds);
+                let score = strength.min(effect);
                 if score > found.score {
                     found = Assessment { score, strength, stretch, ..found };
                 }
@@ -215,30 +228,33 @@ fn strength(
     }
 }
 
-/// Evidence over line against the last minute, of a stretch that is a stampede against it too.
+/// Evidence over line against the last minute, of a stretch that is a stampede against it too;
+/// `None` if it is no more than `least`.
 fn strength_against_local(
     local: &Baseline,
     local_ratio: f64,
     ratio: f64,
     stretch: &Rung,
+    least: f64,
     lines: &Lines,
     thresholds: &Thresholds,
-) -> f64 {
+) -> Option<f64> {
     // Both are judged on the same side, whichever side the slow level is on.
-    let same_side =
-        (local_ratio < thresholds.high_miss_ratio) == (ratio < thresholds.high_miss_ratio);
+    let high = thresholds.high_miss_ratio;
     let excess = stretch.misses - local_ratio * stretch.lookups;
-    if excess <= 0.0 || !same_side {
-        return 0.0;
+    if excess <= 0.0 || (local_ratio < high) != (ratio < high) {
+        return None;
     }
     let strength = strength(local, local_ratio, stretch, lines, thresholds);
-    strength.min(effect(stretch, local, excess, lines.corroborated, thresholds))
+    (strength > least)
+        .then(|| strength.min(effect(stretch, local, excess, strength, lines, thresholds)))
 }
 
 /// Scatter that a quiet poll may show, standard deviations.
 const QUIET_DEVIATIONS: f64 = 2.0;
 
 /// The evidence that stretches need.
+#[derive(Debug, Clone, Copy)]
 struct Lines {
     corroborated: bool,
     interval: f64,
@@ -279,9 +295,11 @@ fn effect(
     stretch: &Rung,
     baseline: &Baseline,
     excess: f64,
-    corroborated: bool,
+    strength: f64,
+    lines: &Lines,
     thresholds: &Thresholds,
 ) -> f64 {
+    let corroborated = lines.corroborated;
     let ratio = baseline.misses.ratio();
     let (least, count, level) = if ratio < thresholds.high_miss_ratio {
         let rise = if corroborated {
@@ -296,7 +314,7 @@ fn effect(
         let least = thresholds.hits_lost * usual;
         (least, usual - least, &baseline.hits)
     };
-    let margin = if corroborated {
+    let margin = if corroborated || strength < FAR_BELOW {
         0.0
     } else {
         let stretches = (thresholds.longest_window / stretch.seconds).max(1.0);

@@ -48,6 +48,8 @@ pub struct Detector {
     pub(super) thresholds: Thresholds,
     pub(super) clock: f64,
     pub(super) history: History,
+    slow_fade: Fade,
+    local_fade: Fade,
     pub(super) charts: BySource<Chart>,
     observed: BySource<f64>,
     pub(super) streams: Streams,
@@ -68,6 +70,8 @@ impl Detector {
         Detector {
             clock: 0.0,
             history: History::default(),
+            slow_fade: Fade::over(1.0, &thresholds),
+            local_fade: Fade::local(1.0, &thresholds),
             charts: BySource { redis: chart.clone(), app: chart },
             observed: BySource::default(),
             streams: Streams::new(&thresholds),
@@ -154,7 +158,11 @@ impl Detector {
             }
         }
 
-        let recent = self.history.since(self.clock - WITNESS_SECONDS.max(sample.dt));
+        let recent = if facts.is_bare() {
+            facts
+        } else {
+            self.history.since(self.clock - WITNESS_SECONDS.max(sample.dt))
+        };
         let source = self.deciding(&facts);
         let scores = self.streams.scores(&recent, &self.thresholds);
         let corroborated = self.explained().is_some() || self.wave_is_due() || scores.corroborate();
@@ -201,21 +209,21 @@ impl Detector {
             if cell.tainted {
                 continue;
             }
-            let fade = Fade::over(cell.seconds, &self.thresholds);
+            let fade = self.slow_fade.reused(cell.seconds, Fade::over, &self.thresholds);
             for source in Source::ALL {
                 if let Some(lookups) = *cell.lookups.get(source) {
                     let baseline = &mut self.charts.get_mut(source).baseline;
                     baseline.learn(lookups, &fade, &self.thresholds);
                 }
             }
-            self.streams.learn(&cell, &fade, &self.thresholds);
+            self.streams.learn(cell, &fade, &self.thresholds);
         }
         let hold = hold.min(self.thresholds.local_window);
         while let Some(cell) = self.history.ripe(Pace::Local, self.clock - hold) {
             if cell.tainted {
                 continue;
             }
-            let fade = Fade::local(cell.seconds, &self.thresholds);
+            let fade = self.local_fade.reused(cell.seconds, Fade::local, &self.thresholds);
             for source in Source::ALL {
                 if let Some(lookups) = *cell.lookups.get(source) {
                     let chart = self.charts.get_mut(source);

@@ -71,6 +71,22 @@ impl Facts {
         }
     }
 
+    /// Whether nothing but lookups is known of it.
+    pub(crate) fn is_bare(&self) -> bool {
+        let counts = [
+            self.expired,
+            self.evicted,
+            self.errors,
+            self.not_found,
+            self.loads,
+            self.lock_failed,
+            self.due_ratio,
+            self.hot_key_share,
+            self.tail,
+        ];
+        counts.iter().all(Option::is_none)
+    }
+
     /// Takes in the stretch that follows.
     pub(crate) fn add(&mut self, later: &Facts) {
         self.end = later.end;
@@ -159,11 +175,11 @@ impl History {
     }
 
     /// The oldest stretch that ended at `until` or before and that this pace has not had yet.
-    pub(crate) fn ripe(&mut self, pace: Pace, until: f64) -> Option<Facts> {
+    pub(crate) fn ripe(&mut self, pace: Pace, until: f64) -> Option<&Facts> {
         let learned = &mut self.learned[pace as usize];
         let cell = self.cells.get(*learned).filter(|cell| cell.end <= until)?;
         *learned += 1;
-        Some(*cell)
+        Some(cell)
     }
 
     /// Nothing is to be learned from what has not been learned yet.
@@ -215,5 +231,65 @@ fn both(earlier: Option<Lookups>, later: Option<Lookups>) -> Option<Lookups> {
             Some(Lookups { hits: earlier.hits + later.hits, misses: earlier.misses + later.misses })
         }
         (earlier, later) => earlier.or(later),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn polls(seconds: f64, count: u32) -> History {
+        let mut history = History::default();
+        for poll in 1..=count {
+            let facts = Facts {
+                end: f64::from(poll) * seconds,
+                seconds,
+                loads: Some(1.0),
+                ..Facts::default()
+            };
+            history.push(&facts, &Thresholds::default());
+            while history.ripe(Pace::Slow, facts.end - 45.0).is_some() {}
+            while history.ripe(Pace::Local, facts.end - 16.0).is_some() {}
+        }
+        history
+    }
+
+    #[test]
+    fn memory_is_bounded_at_every_poll_interval() {
+        for seconds in [0.1, 1.0, 15.0, 60.0] {
+            let history = polls(seconds, 10_000);
+            assert!(history.cells.len() <= 100, "{seconds}: {}", history.cells.len());
+        }
+    }
+
+    #[test]
+    fn the_last_seconds_are_added_up() {
+        assert_eq!(polls(1.0, 100).since(90.0).loads, Some(10.0));
+        assert_eq!(polls(1.0, 100).since(1000.0).loads, Some(1.0), "at least the newest");
+        let merged = polls(0.1, 1000).since(90.0).loads.unwrap();
+        assert!((99.0..=111.0).contains(&merged), "{merged}");
+    }
+
+    #[test]
+    fn each_pace_waits_for_its_own_time() {
+        let mut history = polls(1.0, 100);
+        assert!(history.ripe(Pace::Slow, 56.0).is_some_and(|cell| cell.end == 56.0));
+        assert!(history.ripe(Pace::Local, 84.0).is_none());
+        history.taint();
+        assert!(history.ripe(Pace::Local, 100.0).is_some_and(|cell| cell.tainted));
+    }
+
+    #[test]
+    fn keys_that_expired_are_not_lost() {
+        let fell = |expired, evicted| Facts {
+            keys_before: Some(1000.0),
+            keys: Some(600.0),
+            expired,
+            evicted,
+            ..Facts::default()
+        };
+        assert_eq!(fell(Some(0.0), Some(0.0)).keys_lost(), Some(0.4));
+        assert_eq!(fell(Some(300.0), Some(100.0)).keys_lost(), Some(0.0));
+        assert_eq!(Facts::default().keys_lost(), None);
     }
 }
