@@ -91,6 +91,7 @@ pub(crate) struct Level {
     /// How far off the last stretch was, and its mean.
     last: Option<(f64, f64)>,
     dispersion: f64,
+    doubted_dispersion: f64,
     relative_variance: f64,
 }
 
@@ -150,7 +151,7 @@ impl Level {
 
     /// Variance of a count whose expectation is `mean`.
     pub(crate) fn variance(&self, mean: f64) -> f64 {
-        self.dispersion * mean + self.relative_variance * mean * mean
+        self.doubted_dispersion * mean + self.relative_variance * mean * mean
     }
 
     /// Variance over mean from poll to poll.
@@ -197,6 +198,7 @@ impl Level {
             self.squares = self.squares * fade.dispersion + square * weight;
             self.square_weight = self.square_weight * fade.dispersion + weight;
             self.dispersion = self.current_dispersion();
+            self.doubted_dispersion = self.dispersion * self.doubt();
         }
         self.last = Some((off, mean));
         self.block.seconds += fade.seconds;
@@ -226,6 +228,12 @@ impl Level {
         seen.clamp(DISPERSION_RANGE.0, DISPERSION_RANGE.1)
     }
 
+    /// Factor that the dispersion may be higher by than it was measured, two standard errors: where
+    /// little was counted, little is known of its tail.
+    fn doubt(&self) -> f64 {
+        1.0 + 2.0 * (2.0 / (DISPERSION_PRIOR_WEIGHT + self.square_weight)).sqrt()
+    }
+
     fn wander(&self, thresholds: &Thresholds) -> f64 {
         let prior = WANDER_PRIOR_BLOCKS * thresholds.wander_prior.powi(2);
         let seen = (prior + self.blocks) / (WANDER_PRIOR_BLOCKS + self.block_weight);
@@ -241,6 +249,7 @@ impl Level {
 
     fn refresh(&mut self, thresholds: &Thresholds) {
         self.dispersion = self.current_dispersion();
+        self.doubted_dispersion = self.dispersion * self.doubt();
         self.relative_variance = self.relative(thresholds);
     }
 
