@@ -27,12 +27,17 @@ pub(super) fn forecast(now: f64, mass: &Mass, parts: &[Part], waves: &[&Wave]) -
     let stretch = parts.get(start..start + length).unwrap_or_default();
     let calm = mass.estimate(stretch.iter()).times(1.0 / width);
     let calm_in = stretch.first().map(|p| p.left);
+    // With many sampled keys the stretch is as short as a wave, and may be that wave.
+    let is_in = |wave: &Wave| {
+        stretch.first().is_some_and(|p| now + p.left <= wave.end)
+            && stretch.last().is_some_and(|p| now + p.left >= wave.start)
+    };
     let highest = waves
         .iter()
         .filter(|w| w.end > now)
         .max_by(|a, b| a.peak_keys_per_second.value.total_cmp(&b.peak_keys_per_second.value));
     let (peak, peak_in, ratio) = match highest {
-        Some(wave) if wave.peak_keys_per_second.value > calm.value => {
+        Some(wave) if wave.peak_keys_per_second.value > calm.value || is_in(wave) => {
             let starts_in = Some((wave.start - now).max(0.0));
             (wave.peak_keys_per_second, starts_in, wave.clustering_ratio)
         }

@@ -99,10 +99,11 @@ fn pass(times: &[f64], level: f64) -> Vec<Candidate> {
     let tests = (times.len() * WINDOWS.len()) as f64;
     for width in WINDOWS {
         let mut sides = Sides::default();
+        let from = candidates.len();
         for (first, &start) in times.iter().enumerate() {
             sides.advance(times, start, width);
             if let Some(candidate) = judge(times, first, &sides, width, tests, level) {
-                candidates.push(candidate);
+                keep_stronger(&mut candidates, from, candidate);
             }
         }
     }
@@ -117,6 +118,20 @@ fn pass(times: &[f64], level: f64) -> Vec<Candidate> {
         }
     }
     kept
+}
+
+/// Adds a window of one width, or lets the stronger of two neighbours that overlap stand for both:
+/// a wave of many thousand sampled keys starts as many windows. What is lost by it, in a chain of
+/// overlaps, the next pass finds. `from` is the first place of this width.
+fn keep_stronger(candidates: &mut Vec<Candidate>, from: usize, candidate: Candidate) {
+    match candidates.get_mut(from..).and_then(<[Candidate]>::last_mut) {
+        Some(last) if candidate.first < last.end => {
+            if candidate.strength > last.strength {
+                *last = candidate;
+            }
+        }
+        _ => candidates.push(candidate),
+    }
 }
 
 /// Where a window and its sides begin and end in the sorted times; moves forward only.
@@ -216,12 +231,15 @@ fn flatten(times: &[f64], found: &[Candidate]) -> Vec<f64> {
     flat
 }
 
-/// Windows that touch are one wave: what is wider than one window is found in pieces.
+/// Stretches that are no further apart than one of them is wide are one wave: what is wider than a
+/// window is found in pieces.
 fn join(sorted: Vec<Span>) -> Vec<Span> {
+    /// The narrowest and the widest gap that joins, seconds.
+    const GAP: (f64, f64) = (1.0, 30.0);
     let mut joined: Vec<Span> = Vec::new();
     for span in sorted {
         match joined.last_mut() {
-            Some(last) if span.from - last.to <= (last.to - last.from).clamp(1.0, 5.0) => {
+            Some(last) if span.from - last.to <= widest(last, &span).clamp(GAP.0, GAP.1) => {
                 last.to = last.to.max(span.to);
                 last.chance = last.chance.min(span.chance);
             }
@@ -229,6 +247,10 @@ fn join(sorted: Vec<Span>) -> Vec<Span> {
         }
     }
     joined
+}
+
+fn widest(a: &Span, b: &Span) -> f64 {
+    (a.to - a.from).max(b.to - b.from)
 }
 
 #[cfg(test)]
@@ -298,6 +320,17 @@ mod tests {
         let waves = scan(&times, 1e-3);
         assert_eq!(waves.len(), 1, "{waves:?}");
         assert!(waves[0].to - waves[0].from > 23.0, "{waves:?}");
+    }
+
+    /// Pieces of one stretch are joined across what the search left out between them; two short
+    /// waves ten seconds apart are two.
+    #[test]
+    fn pieces_are_joined_as_far_as_they_are_wide() {
+        let span = |from: f64, to: f64| Span { from, to, chance: 1e-6 };
+        let pieces = vec![span(24.0, 25.0), span(30.0, 47.0)];
+        assert_eq!(join(pieces), [span(24.0, 47.0)]);
+        let waves = vec![span(24.0, 25.0), span(35.0, 36.0)];
+        assert_eq!(join(waves.clone()), waves);
     }
 
     /// A second that lies at the very edge of now has no side before it to compare with.

@@ -12,6 +12,10 @@ const BUDGET: f64 = 0.005;
 /// The pace is never lowered below this share of the configured one.
 const LOWEST: f64 = 0.05;
 
+/// What the cost of a key keeps of its past from poll to poll: about the last half minute counts,
+/// since a call during which the server's process had to wait for its turn looks like a dear one.
+const COST_MEMORY: f64 = 0.97;
+
 /// One round over a small key space takes at least this long, seconds: asking the same keys more
 /// often would say nothing new.
 const MIN_ROUND: f64 = 5.0;
@@ -20,6 +24,10 @@ const MIN_ROUND: f64 = 5.0;
 /// most keeps a slow one moving.
 const MIN_INTERVAL: f64 = 0.02;
 const MAX_INTERVAL: f64 = 1.0;
+
+/// The longest time kept free before a poll, seconds: polls are at least 100 ms apart, and where
+/// questions take longer than this, waiting for none would stop them altogether.
+const MAX_ROOM: f64 = 0.03;
 
 /// Weight of the newest measured round trip.
 const ROUND_TRIP_WEIGHT: f64 = 0.2;
@@ -37,6 +45,8 @@ pub(super) struct Pace {
     keys_per_second: f64,
     /// Share of the configured pace that the budget leaves, up to 1.
     throttle: f64,
+    /// Keys asked and the microseconds that they and their scans took, fading.
+    cost: (f64, f64),
     /// Smoothed time from question to answer, seconds.
     round_trip: f64,
     lookups: f64,
@@ -61,6 +71,7 @@ impl Pace {
         Pace {
             keys_per_second: f64::from(keys_per_second),
             throttle: 1.0,
+            cost: (0.0, 0.0),
             round_trip: 0.0,
             lookups: 0.0,
             scans: 0.0,
@@ -83,7 +94,7 @@ impl Pace {
     /// How long before the next poll the last pipeline may start.
     pub(super) fn room(&self) -> Duration {
         const SPARE: f64 = 0.002;
-        Duration::from_secs_f64(2.0 * self.round_trip + SPARE)
+        Duration::from_secs_f64((2.0 * self.round_trip + SPARE).min(MAX_ROOM))
     }
 
     /// Notes how long a pipeline took, seconds.
@@ -130,15 +141,15 @@ impl Pace {
             // Others use these commands too: ours is our share of the calls.
             if all > 0.0 && usec > 0.0 { usec * (calls / all).min(1.0) } else { 0.0 }
         };
-        let usec = ours(seen.lookups - before.lookups, before.pttl, seen.pttl)
+        let keys = seen.lookups - before.lookups;
+        let usec = ours(keys, before.pttl, seen.pttl)
             + ours(seen.scans - before.scans, before.scan, seen.scan);
-        let share = usec / 1e6 / (seen.at - before.at);
-        self.server_share = Some(share);
-        self.throttle = if share > BUDGET {
-            (self.throttle * BUDGET / share).max(LOWEST)
-        } else {
-            // Back up slowly, and not beyond what the budget is known to bear.
-            (self.throttle * 1.1).min(1.0)
-        };
+        self.server_share = Some(usec / 1e6 / (seen.at - before.at));
+        self.cost = (COST_MEMORY * self.cost.0 + keys, COST_MEMORY * self.cost.1 + usec);
+        let (keys, usec) = self.cost;
+        if keys > 0.0 && usec > 0.0 {
+            let bearable = BUDGET * 1e6 * keys / usec;
+            self.throttle = (bearable / self.keys_per_second.max(1.0)).clamp(LOWEST, 1.0);
+        }
     }
 }
