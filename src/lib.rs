@@ -31,6 +31,7 @@
 //! * [`cli`] and [`config`]: what was typed or written becomes what is meant, or every problem.
 //! * [`source`]: one kept connection a server, one page an application, the TTL sampler.
 //! * [`monitor`]: one task a cache; it drives the line above: tick, read, observe, publish.
+//! * [`culprits`]: which keys are missed, looked at when there is reason to.
 //! * [`board`]: where monitors hang snapshots and the server takes them from.
 //! * [`serve`]: the routes, the metric page, the API, the page for a person.
 //! * [`state`] and [`incident_file`]: what outlives the process, on disk.
@@ -70,6 +71,7 @@ pub mod board;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod culprits;
 pub mod demo;
 pub mod detect;
 pub mod drill;

@@ -3,7 +3,7 @@
 //! The exporter polls on its own timer, although Prometheus' guidance is to read at scrape time: a
 //! stampede is often shorter than the time between two scrapes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -15,6 +15,7 @@ use tracing::{info, warn};
 use crate::board::Board;
 use crate::clock::Clock;
 use crate::config::{CacheConfig, StateConfig};
+use crate::culprits::{self, Culprits};
 use crate::detect::{Change, Detector, IncidentLog, Verdict};
 use crate::incident_file::IncidentFile;
 use crate::reading::{Lookups, Reach, Reading};
@@ -79,6 +80,8 @@ pub struct Monitor {
     recorder: Option<Recorder>,
     keeper: Option<Keeper>,
     incident_file: Option<IncidentFile>,
+    culprits: Option<Culprits>,
+    state_dir: Option<PathBuf>,
 }
 
 impl Monitor {
@@ -104,6 +107,8 @@ impl Monitor {
             recorder: None,
             keeper: None,
             incident_file: None,
+            culprits: None,
+            state_dir: None,
             config,
             board,
             clock,
@@ -118,6 +123,10 @@ impl Monitor {
 
     async fn run(mut self, mut ended: oneshot::Receiver<()>) {
         self.recall();
+        self.culprits = self.state_dir.as_ref().map(|dir| {
+            let CacheConfig { culprits, redis, name, poll_timeout, .. } = &self.config;
+            Culprits::new(*culprits, redis, name, dir, *poll_timeout, self.clock)
+        });
         let mut ticks = interval(self.config.poll_interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
@@ -127,9 +136,18 @@ impl Monitor {
                 () = self.cycle(&mut ticks) => {}
             }
         }
-        if let Some(keeper) = &mut self.keeper {
-            keeper.end(self.clock.now(), &self.detector.state()).await;
-        }
+        let (now, state) = (self.clock.now(), self.detector.state());
+        let keep = async {
+            if let Some(keeper) = &mut self.keeper {
+                keeper.end(now, &state).await;
+            }
+        };
+        let let_go = async {
+            if let Some(culprits) = &mut self.culprits {
+                culprits.end().await;
+            }
+        };
+        tokio::join!(keep, let_go);
     }
 
     /// One tick. It may be dropped at any time, when the monitor ends.
@@ -139,7 +157,10 @@ impl Monitor {
         self.observe();
         self.publish();
         self.keep().await;
-        self.sampler.run(&mut self.node, tick + self.config.poll_interval).await;
+        // Its lookups of keys that are gone would be among the misses that are looked at.
+        if !self.culprits.as_ref().is_some_and(Culprits::is_looking) {
+            self.sampler.run(&mut self.node, tick + self.config.poll_interval).await;
+        }
     }
 
     /// Goes on where the process before left off.
@@ -198,15 +219,32 @@ impl Monitor {
 
     /// Turns what the sources said into a verdict.
     fn observe(&mut self) {
-        let reading = self.reading();
+        let mut reading = self.reading();
+        self.take_in_culprits(&mut reading);
         self.record(&reading);
         let Some(sample) = self.samples.next(&reading) else { return };
         self.window.push(&sample);
         self.verdict = self.detector.observe(&sample);
+        if let Some(culprits) = &mut self.culprits {
+            culprits.follow(self.clock.now(), &self.verdict);
+            culprits.tell(&self.config.name, &self.verdict);
+        }
         self.incidents.apply(&self.verdict, self.config.keep_incidents);
         let changes = std::mem::take(&mut self.verdict.changes);
         changes.iter().for_each(|change| self.tell(change));
         self.verdict.changes = changes;
+    }
+
+    /// Takes in which keys were missed lately, where somebody looked.
+    fn take_in_culprits(&mut self, reading: &mut Reading) {
+        let found = self.culprits.as_mut().and_then(Culprits::found).unwrap_or_default();
+        let allowed = self.culprits.as_ref().is_some_and(Culprits::is_allowed);
+        self.node.note_capability("keymiss", allowed);
+        reading.hot_key_share = found.hot_key_share;
+        if !found.to_watch.is_empty() {
+            self.sampler.watch_for_a_while(&found.to_watch, reading.time + culprits::WATCH);
+        }
+        self.detector.blame(found.suspects);
     }
 
     /// Says what changed to the person who reads the log and in the file of incidents.
@@ -220,6 +258,7 @@ impl Monitor {
     /// Keeps what it learns in this directory from now on, and goes on from what is there.
     pub fn remember_in(&mut self, state: &StateConfig) {
         self.keeper = Some(Keeper::new(state, &self.config.name));
+        self.state_dir = Some(state.dir.clone());
     }
 
     /// Appends incidents to this file from now on.

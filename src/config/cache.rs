@@ -4,13 +4,13 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::CacheConfig;
 use super::apps::apps;
 use super::fields::{self, Fields, Name, unique};
 use super::node::{Node, Value, below};
 use super::problem::Problems;
 use super::redis::server;
 use super::ttl::ttl;
+use super::{CacheConfig, CulpritsConfig, CulpritsSource, KeyNames};
 use crate::detect::Thresholds;
 use crate::detect::thresholds::Unit;
 
@@ -24,10 +24,18 @@ const WINDOW: RangeInclusive<Duration> = Duration::from_millis(200)..=Duration::
 /// What a window is when nothing is said.
 const DEFAULT_WINDOW: Duration = Duration::from_secs(10);
 
+/// Whether anything is kept over restarts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kept {
+    OnDisk,
+    Nowhere,
+}
+
 /// Reads the list of caches, each over the defaults.
 pub(super) fn caches(
     node: &Node,
     defaults: Option<&Node>,
+    kept: Kept,
     problems: &Problems,
 ) -> Vec<CacheConfig> {
     let list = fields::items(node, problems, "a list, each cache after a dash");
@@ -42,6 +50,14 @@ pub(super) fn caches(
         names.extend(name);
         if let Some(cache) = cache {
             window_holds_two_polls(&cache, &below(&item.path, "window"), problems);
+            if cache.culprits.source == CulpritsSource::Notifications && kept == Kept::Nowhere {
+                let path = below(&below(&item.path, "culprits"), "notifications");
+                problems.add(
+                    path,
+                    "needs state.dir, where the server's setting is kept until it \
+                     is put back; write state: { dir: DIRECTORY } at the top",
+                );
+            }
             caches.push(cache);
         }
     }
@@ -83,6 +99,7 @@ fn cache(node: &Node, problems: &Problems) -> (Option<Name>, Option<CacheConfig>
     let ttl = fields.read("ttl", |n, p| Some(ttl(n, p)));
     let called = name.as_ref().map_or("", |name| &name.text);
     let apps = fields.read("apps", |n, p| Some(apps(n, called, p)));
+    let culprits = fields.read("culprits", |n, p| Some(culprits(n, p)));
     let detector = fields.read("detector", |n, p| Some(detector(n, p)));
     fields.end();
     let poll_interval = interval.unwrap_or(Duration::from_secs(1));
@@ -95,10 +112,22 @@ fn cache(node: &Node, problems: &Problems) -> (Option<Name>, Option<CacheConfig>
         redis,
         ttl: ttl.unwrap_or_default(),
         apps: apps.unwrap_or_default(),
+        culprits: culprits.unwrap_or_default(),
         detector: detector.unwrap_or_default(),
         keep_incidents: keep.unwrap_or(100),
     });
     (name, cache)
+}
+
+fn culprits(node: &Node, problems: &Problems) -> CulpritsConfig {
+    let mut fields = Fields::of(node, problems);
+    let notifications = fields.read("notifications", fields::switch).unwrap_or_default();
+    let hash_keys = fields.read("hash_keys", fields::switch).unwrap_or_default();
+    fields.end();
+    CulpritsConfig {
+        source: if notifications { CulpritsSource::Notifications } else { CulpritsSource::Nowhere },
+        keys: if hash_keys { KeyNames::Hashed } else { KeyNames::Shown },
+    }
 }
 
 /// Reads the thresholds that are given; the table of thresholds knows their units and ranges.

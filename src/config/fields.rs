@@ -243,6 +243,17 @@ pub(super) fn items<'a>(node: &'a Node, problems: &Problems, form: &str) -> &'a 
     }
 }
 
+/// `true` or `false`.
+pub(super) fn switch(node: &Node, problems: &Problems) -> Option<bool> {
+    match &node.value {
+        Value::Bool(on) => Some(*on),
+        _ => {
+            problems.add(&node.path, format!("{}; write true or false", is(node)));
+            None
+        }
+    }
+}
+
 /// A number within limits, whole or not.
 pub(super) fn number(node: &Node, problems: &Problems, limits: RangeInclusive<f64>) -> Option<f64> {
     let form = format!("write a number from {} to {}", limits.start(), limits.end());

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::cache::caches;
+use super::cache::{Kept, caches};
 use super::fields::{self, Fields};
 use super::node::Node;
 use super::problem::{Problems, quoted};
@@ -22,12 +22,15 @@ pub(super) fn config(root: &Node, problems: &Problems) -> Config {
     let web = fields.read("web", |node, problems| Some(web(node, problems)));
     let log = fields.read("log", |node, problems| Some(log(node, problems)));
     let record_dir = fields.read("record", record_dir);
-    let state = fields.read("state", state);
+    let state_node = fields.get("state");
+    // A directory that is given and wrong is a problem of its own.
+    let kept = if state_node.is_some() { Kept::OnDisk } else { Kept::Nowhere };
+    let state = state_node.and_then(|node| state(node, problems));
     let incidents_file = fields.read("incidents", incidents_file);
     let defaults = fields.get("defaults");
     let caches = fields
         .require("caches", "a list with a name and redis.addr for each cache", |node, problems| {
-            Some(caches(node, defaults, problems))
+            Some(caches(node, defaults, kept, problems))
         })
         .unwrap_or_default();
     fields.end();

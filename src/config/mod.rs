@@ -153,10 +153,41 @@ pub struct CacheConfig {
     pub ttl: TtlConfig,
     /// The applications; may be empty.
     pub apps: Vec<AppConfig>,
+    /// Whether and how the keys to blame are found.
+    pub culprits: CulpritsConfig,
     /// The detector's thresholds.
     pub detector: Thresholds,
     /// Past incidents kept in memory. Default 100.
     pub keep_incidents: usize,
+}
+
+/// Whether and how the keys to blame are found.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CulpritsConfig {
+    /// Where missed keys are learned from.
+    pub source: CulpritsSource,
+    /// Whether names of keys are shown.
+    pub keys: KeyNames,
+}
+
+/// Where missed keys are learned from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum CulpritsSource {
+    /// Nowhere: nobody is blamed.
+    #[default]
+    Nowhere,
+    /// The server's key-miss notifications, switched on for a while; needs [`Config::state`].
+    Notifications,
+}
+
+/// Whether names of keys are shown in the API, on the page, in the log and in files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum KeyNames {
+    /// As they are.
+    #[default]
+    Shown,
+    /// As a hash that is another one in every process.
+    Hashed,
 }
 
 /// How to reach a server.

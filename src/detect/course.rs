@@ -139,6 +139,7 @@ impl Detector {
         };
         let loads = self.streams.excess(Stream::Loads, poll.facts);
         episode.record(poll.facts, poll.sample, excess_misses, loads);
+        episode.blame(&self.suspects);
         verdict.excess_misses += excess_misses;
         verdict.incident_seconds = poll.sample.dt;
         let incident = episode.incident.clone();

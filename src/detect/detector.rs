@@ -7,7 +7,7 @@ use crate::detect::course::Poll;
 use crate::detect::episode::Episode;
 use crate::detect::evidence::{Stream, Streams};
 use crate::detect::history::{Facts, History, Pace};
-use crate::detect::{Change, Incident, SignalKind, State, Thresholds};
+use crate::detect::{Change, Incident, SignalKind, State, Suspect, Thresholds};
 use crate::reading::{BySource, Source};
 use crate::signal::sample::Sample;
 
@@ -60,6 +60,8 @@ pub struct Detector {
     suspicious: f64,
     pub(super) episode: Option<Episode>,
     pub(super) last: Option<Episode>,
+    /// Who is to blame for what happens now, as far as is known.
+    pub(super) suspects: Vec<Suspect>,
     time: f64,
 }
 
@@ -82,6 +84,7 @@ impl Detector {
             suspicious: 0.0,
             episode: None,
             last: None,
+            suspects: Vec::new(),
             time: 0.0,
             thresholds,
         }
@@ -134,6 +137,15 @@ impl Detector {
             baselines: BySource { redis: learned(Source::Redis), app: learned(Source::App) },
             incident: episode.map(|episode| episode.incident.clone()),
             settled: episode.is_some_and(|episode| episode.settled),
+        }
+    }
+
+    /// Blames keys for what happens now; nobody, where there are none. An incident keeps the last
+    /// ones that were named while it ran.
+    pub fn blame(&mut self, suspects: Vec<Suspect>) {
+        self.suspects = suspects;
+        if let Some(episode) = &mut self.episode {
+            episode.blame(&self.suspects);
         }
     }
 

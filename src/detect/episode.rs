@@ -1,7 +1,7 @@
 //! The running incident and what is noted about it, on the detector's own clock.
 
-use crate::detect::Incident;
 use crate::detect::history::Facts;
+use crate::detect::{Incident, Suspect};
 use crate::signal::sample::Sample;
 
 /// An incident while it runs, and for a while after.
@@ -67,6 +67,13 @@ impl Episode {
         self.ended = f64::NEG_INFINITY;
         self.alarmed = now;
         self.silence = 0.0;
+    }
+
+    /// These keys are to blame, where any are.
+    pub(crate) fn blame(&mut self, suspects: &[Suspect]) {
+        if !suspects.is_empty() {
+            self.incident.suspects = suspects.to_vec();
+        }
     }
 
     /// It is over.

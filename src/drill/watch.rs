@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::error::DrillError;
 use crate::board::Board;
 use crate::clock::Clock;
-use crate::config::{AppConfig, CacheConfig, PageUrl, RedisConfig, TtlConfig};
+use crate::config::{AppConfig, CacheConfig, CulpritsConfig, PageUrl, RedisConfig, TtlConfig};
 use crate::detect::{Cause, Incident, Thresholds};
 use crate::monitor::{Handle, Monitor};
 use crate::reading::presets::preset;
@@ -131,6 +131,7 @@ fn config(shape: WatchShape, redis: RedisConfig, page: String) -> CacheConfig {
             url: PageUrl(page),
             mapping: preset("native").unwrap_or_default(),
         }],
+        culprits: CulpritsConfig::default(),
         detector: Thresholds {
             // Half of the calm to learn, and what is learned may be young.
             warm_up: usual.warm_up.min(calm / 2.0),

@@ -2,7 +2,7 @@
 
 /// The name as it is where it is printable UTF-8; other bytes, control characters and backslashes
 /// are escaped as in `\xff`.
-pub(super) fn text(name: &[u8]) -> String {
+pub fn text(name: &[u8]) -> String {
     let mut text = String::new();
     for chunk in name.utf8_chunks() {
         for c in chunk.valid().chars() {

@@ -29,6 +29,7 @@ use serde::Serialize;
 use tokio::net::TcpListener;
 
 pub use api::incident_line;
+pub use keys::text as key_text;
 pub use metrics::{Build, render};
 
 use crate::board::{Board, View};

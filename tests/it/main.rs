@@ -15,6 +15,8 @@ mod support;
 mod config;
 // Arguments, exit codes, signals, reload.
 mod cli;
+// The keys to blame, and the server's setting put back whatever happens.
+mod culprits;
 // Restarts: learned baselines, the running incident, the file of incidents.
 mod restart;
 // One Redis server: counters, failures, credentials.

@@ -50,7 +50,7 @@ pub(super) const ROWS: &[Row] = &[
         "When a poll of the server last worked, in Unix seconds.",
         Origin::Node(|node, out| out.add(&[], node.last_success))),
     gauge("stampede_redis_capability", &["cache", "node", "command"],
-        "Whether the server lets the exporter use the command (1) or not (0).",
+        "Whether the server lets the exporter use the command (1) or not (0); keymiss stands for key-miss notifications, 0 until they were needed and worked.",
         Origin::Node(|node, out| for (command, usable) in &node.capabilities {
             out.add(&[command], flag(*usable));
         })),

@@ -3,7 +3,8 @@
 use std::os::unix::ffi::OsStringExt;
 use std::time::Duration;
 
-use redis::Value;
+use redis::{Cmd, Value};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::client::TlsStream;
 
@@ -48,28 +49,37 @@ pub(super) async fn connect(
     limit: Duration,
     phase: &mut Phase,
 ) -> Result<Connection, PollError> {
-    let mut connection = match &config.address {
-        RedisAddress::Unix(path) => {
-            *phase = Phase::Connecting;
-            let place = path.display().to_string();
-            let stream =
-                UnixStream::connect(path).await.map_err(|e| PollError::connecting(&place, e))?;
-            Connection::over(stream).await
-        }
-        RedisAddress::Tcp { host, port } => {
-            let stream = open(host, *port, limit, phase).await?;
-            match &config.tls {
-                None => Connection::over(stream).await,
-                Some(tls) => {
-                    *phase = Phase::Securing;
-                    Connection::over(secure(stream, tls, host, limit).await?).await
-                }
-            }
-        }
-    }?;
+    let mut connection = Connection::over(stream(config, limit, phase).await?).await?;
     *phase = Phase::LoggingIn;
     log_in(&mut connection, config).await?;
     Ok(connection)
+}
+
+/// A stream to a server, whatever it runs over.
+pub(super) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Duplex for S {}
+
+/// Opens a stream on which nothing was said yet.
+pub(super) async fn stream(
+    config: &RedisConfig,
+    limit: Duration,
+    phase: &mut Phase,
+) -> Result<Box<dyn Duplex>, PollError> {
+    match &config.address {
+        RedisAddress::Unix(path) => {
+            *phase = Phase::Connecting;
+            let place = path.display().to_string();
+            let stream = UnixStream::connect(path).await;
+            Ok(Box::new(stream.map_err(|e| PollError::connecting(&place, e))?))
+        }
+        RedisAddress::Tcp { host, port } => {
+            let stream = open(host, *port, limit, phase).await?;
+            let Some(tls) = &config.tls else { return Ok(Box::new(stream)) };
+            *phase = Phase::Securing;
+            Ok(Box::new(secure(stream, tls, host, limit).await?))
+        }
+    }
 }
 
 /// Agrees on TLS. A server that is asked on its plain port waits for the rest of what it takes for
@@ -150,10 +160,10 @@ async fn open(
     Err(last)
 }
 
-/// Sends `AUTH` when there is a user or a password.
-async fn log_in(connection: &mut Connection, config: &RedisConfig) -> Result<(), PollError> {
+/// The `AUTH` that a server wants, when there is a user or a password.
+pub(super) async fn auth(config: &RedisConfig) -> Result<Option<Cmd>, PollError> {
     if config.username.is_none() && config.password.is_none() {
-        return Ok(());
+        return Ok(None);
     }
     let mut auth = redis::cmd("AUTH");
     if let Some(user) = &config.username {
@@ -164,6 +174,11 @@ async fn log_in(connection: &mut Connection, config: &RedisConfig) -> Result<(),
         Some(secret) => auth.arg(read(secret).await?),
         None => auth.arg(""),
     };
+    Ok(Some(auth))
+}
+
+async fn log_in(connection: &mut Connection, config: &RedisConfig) -> Result<(), PollError> {
+    let Some(auth) = auth(config).await? else { return Ok(()) };
     match connection.ask(&auth).await? {
         Value::Okay => Ok(()),
         Value::ServerError(error) => Err(PollError::refused_login(&error)),

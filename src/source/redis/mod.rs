@@ -6,6 +6,7 @@
 mod connect;
 mod connection;
 mod error;
+mod keymiss;
 mod node;
 mod probe;
 mod questions;
@@ -15,5 +16,6 @@ mod tls;
 
 pub use connection::Connection;
 pub use error::{PollError, PollErrorKind};
+pub use keymiss::{Report, Tracker};
 pub use node::Node;
 pub use sampler::Sampler;

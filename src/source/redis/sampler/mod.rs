@@ -126,6 +126,7 @@ impl Sampler {
             Some(info) => self.observe(info),
             None => return self.watch.forget(),
         }
+        self.watch.leave(self.clock.now());
         if !self.ask_watched(node, until).await {
             return;
         }
@@ -146,6 +147,12 @@ impl Sampler {
                 return;
             }
         }
+    }
+
+    /// Watches keys of database 0 until a time, Unix seconds, in place of those given before; they
+    /// are shown as suspects by number.
+    pub fn watch_for_a_while(&mut self, keys: &[Vec<u8>], until: f64) {
+        self.watch.watch_for_a_while(keys, until);
     }
 
     /// Takes in what the last poll said; [`Sampler::run`] does so by itself.

@@ -13,19 +13,50 @@ use crate::signal::ttl::{Watched, WatchedState};
 #[derive(Debug, Default)]
 pub(super) struct WatchList {
     keys: Vec<Key>,
+    /// Keys of the configuration; those behind them are watched for a while.
+    lasting: usize,
 }
 
 #[derive(Debug)]
 struct Key {
     name: Arc<str>,
-    key: String,
+    key: Vec<u8>,
+    /// Unix seconds at which it is left again.
+    until: f64,
     state: Option<WatchedState>,
 }
 
 impl WatchList {
     pub(super) fn new(watch: &[TtlWatch]) -> WatchList {
-        let key = |w: &TtlWatch| Key { name: w.name.clone(), key: w.key.clone(), state: None };
-        WatchList { keys: watch.iter().map(key).collect() }
+        let key = |w: &TtlWatch| Key {
+            name: w.name.clone(),
+            key: w.key.clone().into_bytes(),
+            until: f64::INFINITY,
+            state: None,
+        };
+        WatchList { keys: watch.iter().map(key).collect(), lasting: watch.len() }
+    }
+
+    /// Watches keys until a time, Unix seconds, in place of those that were watched for a while. A
+    /// key that is watched already stays what it is.
+    pub(super) fn watch_for_a_while(&mut self, keys: &[Vec<u8>], until: f64) {
+        let before = self.keys.split_off(self.lasting);
+        let new = keys.iter().filter(|key| !self.keys.iter().any(|kept| kept.key == **key));
+        let new: Vec<Key> = new
+            .enumerate()
+            .map(|(place, key)| Key {
+                name: format!("suspect {}", place + 1).into(),
+                key: key.clone(),
+                until,
+                state: before.iter().find(|b| b.key == *key).and_then(|b| b.state),
+            })
+            .collect();
+        self.keys.extend(new);
+    }
+
+    /// Leaves the keys whose time is over.
+    pub(super) fn leave(&mut self, now: f64) {
+        self.keys.retain(|key| key.until > now);
     }
 
     pub(super) fn is_empty(&self) -> bool {
