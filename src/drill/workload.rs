@@ -27,6 +27,8 @@ const SHORTEST_SLEEP: Duration = Duration::from_micros(100);
 const MOST_UNDER_WAY: usize = 100_000;
 /// Keys above this one exist nowhere.
 const NOWHERE: Key = 1 << 40;
+/// One for ten real keys: so many that none is hot, so few that each is asked for again.
+const KEYS_A_GHOST: u32 = 10;
 
 /// How requests are spread over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,8 +176,7 @@ impl Pacer {
         let nowhere_share = f64::from_bits(self.shared.nowhere_share.load(Ordering::Relaxed));
         let dice: f64 = rng.random();
         if dice < nowhere_share {
-            // As many as there are real keys: each seldom, but not for the first time only.
-            return NOWHERE + Key::from(rng.random_range(0..shape.keys.max(1)));
+            return NOWHERE + Key::from(rng.random_range(0..(shape.keys / KEYS_A_GHOST).max(1)));
         }
         match shape.hot_share {
             Some(share) if rng.random::<f64>() < share => 0,

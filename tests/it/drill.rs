@@ -187,7 +187,7 @@ fn a_prewarmed_service_has_no_cold_start() {
 fn what_exists_nowhere_seldom_reaches_the_backend() {
     let not_found = |protections| {
         let options =
-            Options { rate: 1000.0, keys: 20, ..small(Scenario::Penetration, protections) };
+            Options { rate: 1000.0, keys: 200, ..small(Scenario::Penetration, protections) };
         run(options).0.unwrap()[0].not_found
     };
     // A fifth of the requests, for 0.4 s: about 80.
