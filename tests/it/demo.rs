@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::support::{run, wait_for, wait_for_within};
+use super::support::{get, run, wait_for, wait_for_within};
 
 /// The acts take a minute and a half; on a busy machine they wait for the exporter.
 const DEMO_LIMIT: Duration = Duration::from_secs(240);
@@ -75,6 +75,23 @@ impl Drop for Demo {
             run("kill", &["-TERM", &self.child.id().to_string()]);
             let _ = self.child.wait();
         }
+    }
+}
+
+#[test]
+fn the_demo_sees_what_happens_and_leaves_nothing() {
+    let mut demo = Demo::start(&[]);
+    let (redis, page) = demo.ports();
+    let answer = get(page, "/metrics").expect("the page is real");
+    assert!(answer.body.contains("stampede_active{cache=\"demo\"}"), "{}", answer.body);
+    assert_eq!(demo.exit_code(), Some(0), "{:#?}", demo.told());
+    demo.left_nothing(redis, page);
+    let told = wait_for("the last line", || {
+        let told = demo.told().join("\n");
+        told.contains("All of it is gone again").then_some(told)
+    });
+    for text in ["Act 1", "Stampede declared", "Over after", "Nothing:", "A wave is announced"] {
+        assert!(told.contains(text), "{text} in\n{told}");
     }
 }
 
