@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -259,6 +260,61 @@ fn names_can_be_hidden() {
     for text in [exporter.get("/").body, exporter.get("/api/v1/incidents").body, exporter.log()] {
         assert!(!text.contains("front") && !text.contains("user:"), "{text}");
     }
+}
+
+/// Misses as fast as the server can, for a minute at the least.
+struct Flood(Child);
+
+impl Flood {
+    fn start(redis: &Redis) -> Flood {
+        let port = redis.port.to_string();
+        let load = ["-p", &port, "-n", "1000000000", "-r", "1000000000", "-P", "16", "-c", "4"];
+        let child = Command::new("redis-benchmark")
+            .args(load)
+            .args(["-q", "GET", "absent:__rand_int__"])
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("redis-benchmark; `make tools` installs what the tests need");
+        Flood(child)
+    }
+
+    fn goes_on(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Flood {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_flood_ends_the_look_before_its_time() {
+    let mut scene = Scene::new();
+    let before = scene.setting();
+    let exporter = scene.start("{ notifications: true }");
+    scene.warm_up(&exporter);
+    let mut flood = Flood::start(&scene.redis);
+    wait_for("the verdict", || (exporter.metric(ACTIVE) == Some(1.0)).then_some(()));
+    let started: f64 = {
+        let series = "stampede_incident_start_timestamp_seconds{cache=\"shop\"}";
+        exporter.wait_for_metric(series, |start| start > 0.0)
+    };
+    wait_for("the setting is changed", || exporter.log().contains("changed, for").then_some(()));
+    wait_for("the setting is put back", || (!scene.is_noted()).then_some(()));
+    let node = format!("127.0.0.1:{}", scene.redis.port);
+    let answered = exporter
+        .metric(&format!(
+            "stampede_redis_last_success_timestamp_seconds{{cache=\"shop\",node=\"{node}\"}}"
+        ))
+        .unwrap();
+    assert!(answered - started < 25.0, "a look takes thirty seconds: {}", answered - started);
+    assert!(flood.goes_on() && exporter.metric(ACTIVE) == Some(1.0), "{}", exporter.log());
+    assert_eq!(scene.setting(), before);
+    let suspect = scene.first_suspect(&exporter, Duration::from_secs(5));
+    assert_eq!(suspect["pattern"], "absent:*");
 }
 
 /// One warm-up serves all the ways in which tracking ends: the incident goes on over the restarts.

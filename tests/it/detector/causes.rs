@@ -1,5 +1,6 @@
 //! Each cause by its tell-tales.
 
+use stampede_exporter::detect::incident::figure;
 use stampede_exporter::detect::{Cause, Change};
 use stampede_exporter::reading::{BySource, Lookups, Reach};
 use stampede_exporter::signal::sample::Sample;
@@ -39,6 +40,8 @@ fn check(cause: Cause, seconds: f64, edit: impl FnMut(f64, &mut Sample)) {
     assert!(incident.started_at <= start + 3.0, "{}", incident.started_at - start);
     assert_eq!(traffic.log.count[cause as usize], 1);
     assert!(incident.ended_at.is_some());
+    let kept = incident.evidence.iter().filter(|(name, _)| figure(name) == Some(*name)).count();
+    assert_eq!(kept, incident.evidence.len(), "a restart keeps them all: {:?}", incident.evidence);
 }
 
 #[test]

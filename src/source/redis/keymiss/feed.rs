@@ -19,6 +19,9 @@ pub(super) const MISSES: &str = "__keyevent@*__:keymiss";
 /// Bytes of a key that are read; of a longer one the rest is passed over.
 const LONGEST_KEY: usize = 64 * 1024;
 
+/// Parts of an event: what it is, the pattern, the channel, the payload.
+const MOST_PARTS: usize = 4;
+
 /// The longest line that begins an answer or is one.
 const LONGEST_LINE: u64 = 4096;
 
@@ -71,14 +74,17 @@ impl Feed {
             }
             feed.say(redis::cmd("PSUBSCRIBE").arg(pattern)).await?;
             match feed.frame().await? {
-                Frame::Items(items) => {
+                Frame::Items(items @ ..=MOST_PARTS) => {
                     for _ in 0..items {
                         feed.frame().await?;
                     }
                     Ok(feed)
                 }
-                Frame::Error(error) => Err(Trouble::refused("PSUBSCRIBE", &error)),
-                Frame::Text(_) | Frame::Other => Err(odd().into()),
+                Frame::Error(error) => {
+                    let code = error.split(|byte| *byte == b' ').next().unwrap_or_default();
+                    Err(Trouble::refused("PSUBSCRIBE", code))
+                }
+                Frame::Text(_) | Frame::Items(_) | Frame::Other => Err(odd().into()),
             }
         };
         match tokio::time::timeout(limit, opening).await {
@@ -93,8 +99,10 @@ impl Feed {
     /// Waits for the next event. Dropped before it has one, the feed is of no more use.
     pub(super) async fn next(&mut self) -> Result<Event, Trouble> {
         loop {
-            let Frame::Items(items) = self.frame().await? else { return Err(odd().into()) };
-            let mut parts = Vec::with_capacity(items.min(4));
+            let Frame::Items(items @ ..=MOST_PARTS) = self.frame().await? else {
+                return Err(odd().into());
+            };
+            let mut parts = Vec::with_capacity(items);
             for _ in 0..items {
                 match self.frame().await? {
                     Frame::Text(text) => parts.push(text),

@@ -45,7 +45,7 @@ enum Trouble {
 }
 
 impl Trouble {
-    /// `answer` is an error code or line of the server; it repeats no secret.
+    /// `answer` is the server's error code, not its text, which may repeat anything.
     fn refused(command: &'static str, answer: &[u8]) -> Trouble {
         Trouble::Refused { command, answer: String::from_utf8_lossy(answer).into_owned() }
     }
