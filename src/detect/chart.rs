@@ -280,6 +280,17 @@ impl Lines {
     }
 }
 
+impl Chart {
+    /// How much of the least effect the reloads show, where they are fewer than the misses: a
+    /// stampede is many requests that reload, and misses that wait for one load are none.
+    pub(crate) fn reload_effect(&self, reloads: f64, lookups: f64, thresholds: &Thresholds) -> f64 {
+        let ratio = self.baseline.misses.ratio();
+        let excess = reloads - ratio * lookups;
+        let least = needed(ratio, thresholds) * lookups;
+        (excess / least.max(f64::MIN_POSITIVE)).min(excess / thresholds.least_excess).max(0.0)
+    }
+}
+
 /// Rise of the miss ratio that a stampede needs at the least.
 fn needed(ratio: f64, thresholds: &Thresholds) -> f64 {
     ((thresholds.rise - 1.0) * ratio).max(thresholds.rise_points)

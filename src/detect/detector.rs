@@ -196,8 +196,9 @@ impl Detector {
         }
 
         let calls_fail = self.calls_fail(&facts, &recent, scores.of(Stream::Errors).unwrap_or(0.0));
-        let misses_rise = self.alarm(&assessment, corroborated, verdict.ready);
-        verdict.score = assessment.score.max(if calls_fail { 1.0 } else { 0.0 });
+        let reloads = self.reload_effect(assessment.stretch.start);
+        let misses_rise = self.alarm(&assessment, corroborated, verdict.ready) && reloads >= 1.0;
+        verdict.score = assessment.score.min(reloads).max(if calls_fail { 1.0 } else { 0.0 });
         let poll = Poll { sample, facts: &facts, source };
         if self.episode.is_some() {
             self.go_on(&poll, &mut verdict);
@@ -300,6 +301,19 @@ impl Detector {
             || self.over;
         self.over = over;
         over && confirmed
+    }
+
+    /// How much of the least effect is left when misses that share a load are none; infinite where
+    /// nothing is known to be shared.
+    fn reload_effect(&self, from: f64) -> f64 {
+        let facts = self.history.since(from);
+        match (facts.reloads(), facts.lookups.app) {
+            (Some(reloads), Some(lookups)) => {
+                let chart = self.charts.get(Source::App);
+                chart.reload_effect(reloads, lookups.total(), &self.thresholds)
+            }
+            _ => f64::INFINITY,
+        }
     }
 
     /// Whether cache calls fail so often that it needs no misses to be a stampede.

@@ -118,6 +118,16 @@ impl Facts {
         self.lookups.app.or(self.lookups.redis)
     }
 
+    /// Misses of the applications that went on to the backend: not those that shared another one's
+    /// load or found its lock taken, which is how a protected cache misses. Waiters may try a lock
+    /// many times, so never fewer than the loads that were counted. `None` where nobody counts loads,
+    /// or nothing was shared.
+    pub(crate) fn reloads(&self) -> Option<f64> {
+        let misses = self.lookups.app?.misses;
+        let spared = self.coalesced.unwrap_or(0.0) + self.lock_failed.unwrap_or(0.0);
+        (spared > 0.0).then_some((misses - spared).max(self.loads?.min(misses)))
+    }
+
     /// Lock attempts, where both results are known.
     pub(crate) fn lock_attempts(&self) -> Option<f64> {
         Some(self.lock_acquired? + self.lock_failed?)

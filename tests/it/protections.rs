@@ -165,7 +165,7 @@ async fn one_flight_for_all_whether_it_ends_well_or_not() {
                     boarding.wait().await;
                     result
                 };
-                flights.share(&1, load).await
+                flights.share(&1, || (), load).await
             });
         }
         // One runtime thread: after this all have boarded.
@@ -177,7 +177,7 @@ async fn one_flight_for_all_whether_it_ends_well_or_not() {
         assert!(all.iter().all(|(shared, _)| *shared == result));
         assert_eq!(all.iter().filter(|(_, seat)| *seat == Seat::Pilot).count(), 1);
         assert!(flights.is_empty(), "the flight is off the list");
-        assert_eq!(flights.share(&1, || async { Ok(8) }).await, (Ok(8), Seat::Pilot));
+        assert_eq!(flights.share(&1, || (), || async { Ok(8) }).await, (Ok(8), Seat::Pilot));
     }
 }
 
@@ -186,12 +186,12 @@ async fn a_passenger_takes_over_from_a_pilot_that_is_cancelled() {
     let flights = Arc::new(Flights::<u8, u8>::default());
     let pilot = tokio::spawn({
         let flights = Arc::clone(&flights);
-        async move { flights.share(&1, std::future::pending::<u8>).await }
+        async move { flights.share(&1, || (), std::future::pending::<u8>).await }
     });
     until(async || flights.len() == 1).await;
     let passenger = tokio::spawn({
         let flights = Arc::clone(&flights);
-        async move { flights.share(&1, || async { 7 }).await }
+        async move { flights.share(&1, || (), || async { 7 }).await }
     });
     tokio::task::yield_now().await;
     pilot.abort();

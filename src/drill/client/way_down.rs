@@ -6,7 +6,6 @@ use std::sync::Arc;
 use super::{Answer, Client, Failure, Lock, Prompt, answer, key_of, name};
 use crate::drill::backend::Key;
 use crate::drill::entry::Entry;
-use crate::drill::protections::coalesce::Seat;
 use crate::drill::protections::lease::{Lease, Leased};
 use crate::drill::protections::mutex::Held;
 use crate::drill::protections::{Protection, mutex_stale, negative_cache, refresh_worker};
@@ -28,11 +27,9 @@ impl Client {
                 None => self.reload_locked(key, prompt).await,
             }
         };
-        let (result, seat) = flights.share(&key, flight).await;
-        if seat == Seat::Passenger {
-            self.around.counters.coalesced.up();
-        }
-        result
+        // Counted while they wait: afterwards is too late to know misses that share from others.
+        let boarded = || self.around.counters.coalesced.up();
+        flights.share(&key, boarded, flight).await.0
     }
 
     async fn reload_locked(&self, key: Key, prompt: Prompt) -> Result<Answer, Failure> {

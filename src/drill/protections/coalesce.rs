@@ -45,12 +45,15 @@ impl<K, T> Default for Flights<K, T> {
 }
 
 impl<K: Eq + Hash + Clone, T: Clone> Flights<K, T> {
-    /// The result of the flight for `key` that is under way, or of `load`.
+    /// The result of the flight for `key` that is under way, or of `load`. Who has to wait for
+    /// another one's flight calls `boarded` first, so that it can be counted while it waits.
     pub async fn share<F: Future<Output = T>>(
         &self,
         key: &K,
+        boarded: impl FnOnce(),
         load: impl FnOnce() -> F,
     ) -> (T, Seat) {
+        let mut boarded = Some(boarded);
         loop {
             match self.board(key) {
                 Boarding::Fly(landing) => {
@@ -62,6 +65,9 @@ impl<K: Eq + Hash + Clone, T: Clone> Flights<K, T> {
                     return (result, Seat::Pilot);
                 }
                 Boarding::Ride(mut slot) => {
+                    if let Some(boarded) = boarded.take() {
+                        boarded();
+                    }
                     let landed = slot.wait_for(Option::is_some).await;
                     if let Some(result) = landed.ok().and_then(|result| result.clone()) {
                         return (result, Seat::Passenger);

@@ -3,6 +3,7 @@
 mod causes;
 mod garbage;
 mod quiet;
+mod shared_loads;
 mod stampedes;
 mod traffic;
 mod twitter;
