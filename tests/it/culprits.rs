@@ -365,8 +365,23 @@ fn the_setting_is_put_back_whatever_happens() {
     scene.set("KEA");
     assert!(!scene.announces_new_keys());
 
+    // The server hangs when the exporter ends, and when the next one starts.
+    let before = scene.setting();
     exporter = scene.start(ON);
     scene.until("tracked a fifth time", |scene| scene.is_tracked() && scene.is_noted());
+    scene.redis.stop();
+    exporter.signal("TERM");
+    assert_eq!(exporter.wait_for_exit(), Some(0));
+    assert!(scene.is_noted(), "left to the next one");
+    exporter = scene.start(OFF);
+    wait_for("it could not", || exporter.log().contains("not put back yet").then_some(()));
+    scene.redis.cont();
+    scene.until("put back when it answers", |scene| !scene.is_noted());
+    assert_eq!(scene.setting(), before, "after a hang");
+    drop(exporter);
+
+    exporter = scene.start(ON);
+    scene.until("tracked a sixth time", |scene| scene.is_tracked() && scene.is_noted());
     let theirs = scene.set("Ex");
     scene.until("noticed", |scene| !scene.is_noted());
     assert_eq!(scene.setting(), theirs, "changed by somebody else meanwhile");

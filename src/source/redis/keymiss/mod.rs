@@ -20,7 +20,7 @@ use tracing::warn;
 
 use self::journal::Journal;
 use self::session::{Progress, Session, Wish};
-use super::error::PollError;
+use super::error::{PollError, PollErrorKind};
 use crate::clock::Clock;
 use crate::config::RedisConfig;
 use crate::one_line::one_line;
@@ -52,6 +52,10 @@ impl Trouble {
 
     fn is_refusal(&self) -> bool {
         matches!(self, Trouble::Refused { .. })
+    }
+
+    fn is_late(&self) -> bool {
+        matches!(self, Trouble::Lost(error) if error.kind() == PollErrorKind::Timeout)
     }
 
     fn chain(&self) -> String {

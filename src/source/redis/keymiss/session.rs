@@ -27,6 +27,10 @@ const LISTEN: Duration = Duration::from_millis(500);
 /// How often it is tried to put the setting back while the server does not let us.
 const RETRY: Duration = Duration::from_secs(2);
 
+/// So often a late answer is waited for on the same connection: a server that hangs does what it was
+/// told there before what it is told on another one, and so a change could come after its end.
+const TRIES_IN_ORDER: u32 = 15;
+
 /// Misses after which enough is known: a flood ends the tracking early, and it costs some tenths
 /// of a second of processor time in all.
 const MOST_MISSES: u64 = 100_000;
@@ -186,18 +190,17 @@ impl Session {
 
     /// Puts the setting back, trying until the server takes it or everything ends.
     async fn put_back(&self, mut control: Option<Connection>) {
-        let mut told = false;
+        let mut tries = 0;
         while self.journal.is_there() {
-            match self.try_to_put_back(&mut control).await {
-                Ok(()) => return,
-                Err(trouble) if !told => {
-                    told = true;
-                    let error = trouble.chain();
-                    warn!(node = %self.node, error, "notify-keyspace-events not put back yet");
-                }
-                Err(_) => {}
+            let Err(trouble) = self.try_to_put_back(&mut control).await else { return };
+            if tries == 0 {
+                let error = trouble.chain();
+                warn!(node = %self.node, error, "notify-keyspace-events not put back yet");
             }
-            control = None;
+            tries += 1;
+            if !trouble.is_late() || tries % TRIES_IN_ORDER == 0 {
+                control = None;
+            }
             if *self.wish.borrow() == Wish::End {
                 return;
             }
