@@ -7,8 +7,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
+use stampede_exporter::clock::Clock;
+use stampede_exporter::config::{RedisAddress, RedisConfig};
+use stampede_exporter::source::redis::Tracker;
+use stampede_exporter::state::Place;
 
 use crate::support::exporter::Exporter;
+use crate::support::fake::Fake;
 use crate::support::redis::Redis;
 use crate::support::{PATIENCE, wait_for, wait_for_within};
 
@@ -31,9 +36,10 @@ struct Crowd {
 }
 
 impl Crowd {
-    fn gather(redis: &Redis) -> Crowd {
+    fn gather(redis: &Redis, greeting: Option<&str>) -> Crowd {
         let wire = TcpStream::connect(("127.0.0.1", redis.port)).unwrap();
         let mut crowd = Crowd { wire: BufReader::new(wire), lookups: 0, front_loads: true };
+        crowd.exchange(&greeting.map(str::to_owned).into_iter().collect::<Vec<_>>());
         let mut fill: Vec<String> =
             (0..CUSTOMERS).map(|n| format!("SET user:{n}:profile x EX 600")).collect();
         fill.push("SET front x".to_owned());
@@ -97,8 +103,15 @@ struct Scene {
 impl Scene {
     fn new() -> Scene {
         let redis = Redis::start();
-        let crowd = Crowd::gather(&redis);
+        let crowd = Crowd::gather(&redis, None);
         Scene { redis, crowd, dir: tempfile::tempdir().unwrap(), login: "" }
+    }
+
+    fn behind_a_password() -> Scene {
+        let mut redis = Redis::start_with(&["--requirepass", "pw"]);
+        redis.cli_args = ["-a", "pw", "--no-auth-warning"].map(str::to_owned).to_vec();
+        let crowd = Crowd::gather(&redis, Some("AUTH pw"));
+        Scene { redis, crowd, dir: tempfile::tempdir().unwrap(), login: ":pw@" }
     }
 
     fn start(&self, culprits: &str) -> Exporter {
@@ -248,7 +261,7 @@ fn a_wave_is_named_by_what_its_keys_share() {
 
 #[test]
 fn names_can_be_hidden() {
-    let mut scene = Scene::new();
+    let mut scene = Scene::behind_a_password();
     let exporter = scene.start("{ notifications: true, hash_keys: true }");
     scene.warm_up(&exporter);
     scene.strike(&exporter);
@@ -408,4 +421,35 @@ fn a_server_that_refuses_costs_the_names_and_nothing_else() {
     scene.until("the sampler goes on", |_| exporter.metric(LOOKUPS).unwrap() > asked);
     scene.crowd.front_loads = true;
     scene.until("the end", |_| exporter.metric(ACTIVE) == Some(0.0));
+}
+
+/// Whatever a server says, a look ends, and nothing is found.
+#[tokio::test(flavor = "multi_thread")]
+async fn odd_answers_end_a_look() {
+    let setting = b"*2\r\n$22\r\nnotify-keyspace-events\r\n$2\r\nEm\r\n";
+    let answers: [&[u8]; 8] = [
+        b"+huh\r\n",
+        b"*0\r\n",
+        b"*2\r\n$1\r\nx\r\n*0\r\n",
+        b"*1000000000\r\n$1\r\nx\r\n",
+        b"$-5\r\n",
+        b"$99999999999999\r\nx",
+        b"\xff\xfe\r\n",
+        setting,
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    for answer in answers {
+        let server = Fake::saying(answer);
+        let address = RedisAddress::Tcp { host: "127.0.0.1".to_owned(), port: server.port };
+        let config = RedisConfig { address, username: None, password: None, tls: None };
+        let place = Place::new(dir.path(), "odd", "notify");
+        let (clock, limit) = (Clock::start(), Duration::from_millis(300));
+        let mut tracker = Tracker::new(&config, limit, clock, place.clone());
+        tracker.track_until(clock.now() + 1.0);
+        assert!(tracker.is_tracking());
+        wait_for("the look ends", || (!tracker.is_tracking()).then_some(()));
+        assert_eq!(tracker.report(), None, "{}", answer.escape_ascii());
+        tracker.end().await;
+        assert!(!place.path().exists(), "nothing was changed: {}", answer.escape_ascii());
+    }
 }
