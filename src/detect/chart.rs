@@ -7,6 +7,7 @@
 
 use crate::detect::Thresholds;
 use crate::detect::baseline::{Baseline, Fade};
+use crate::detect::evidence::Streams;
 use crate::detect::ladder::{Ladder, Rung};
 use crate::detect::statistic;
 use crate::reading::Lookups;
@@ -72,15 +73,9 @@ impl Chart {
         }
     }
 
-    /// Adds what a poll of `seconds` that began at `start` saw.
-    pub(crate) fn push(&mut self, start: f64, seconds: f64, lookups: Lookups) {
-        self.ladder.push(Rung {
-            start,
-            seconds,
-            polls: 1,
-            lookups: lookups.total(),
-            misses: lookups.misses,
-        });
+    /// Adds what a poll saw.
+    pub(crate) fn push(&mut self, poll: Rung) {
+        self.ladder.push(poll);
     }
 
     /// Learns the level of the last minute from a stretch that ended at `end`.
@@ -128,6 +123,7 @@ impl Chart {
         &self,
         corroborated: bool,
         now: f64,
+        streams: &Streams,
         thresholds: &Thresholds,
     ) -> Assessment {
         let mut found = Assessment::default();
@@ -139,28 +135,29 @@ impl Chart {
             if stretch.polls > 1 && stretch.seconds > thresholds.longest_window {
                 break;
             }
-            let excess = stretch.misses - ratio * stretch.lookups;
+            if stretch.misses <= ratio * stretch.lookups {
+                continue;
+            }
+            let evidence = |stretch| strength(&self.baseline, ratio, stretch, lines, thresholds);
+            let mut strength = evidence(&stretch);
+            found.suspicion = found.suspicion.max(strength);
+            let unspared = streams.unspared(&stretch, ratio);
+            if let Some(unspared) = &unspared {
+                strength = evidence(unspared);
+            }
+            let judged = unspared.unwrap_or(stretch);
+            let excess = judged.misses - ratio * judged.lookups;
             if excess <= 0.0 {
                 continue;
             }
-            let strength = strength(&self.baseline, ratio, &stretch, lines, thresholds);
-            found.suspicion = found.suspicion.max(strength);
             let sudden = local.filter(|_| stretch.seconds <= thresholds.local_window);
             let least = strength.max(found.score);
             let against_local = sudden.and_then(|local| {
-                strength_against_local(
-                    &self.local,
-                    local,
-                    ratio,
-                    &stretch,
-                    least,
-                    lines,
-                    thresholds,
-                )
+                strength_against_local(&self.local, local, ratio, &judged, least, lines, thresholds)
             });
             let strength = strength.max(against_local.unwrap_or(0.0));
             if strength > found.score {
-                let effect = effect(&stretch, &self.baseline, excess, strength, lines, thresholds);
+                let effect = effect(&judged, &self.baseline, excess, strength, lines, thresholds);
                 let score = strength.min(effect);
                 if score > found.score {
                     found = Assessment { score, strength, stretch, ..found };
@@ -171,8 +168,15 @@ impl Chart {
     }
 
     /// Probability of what the stretch held, or worse, by chance.
-    pub(crate) fn p_value(&self, stretch: &Rung, thresholds: &Thresholds) -> Option<f64> {
-        let judged = judge(&self.baseline, self.baseline.miss_ratio()?, stretch, thresholds);
+    pub(crate) fn p_value(
+        &self,
+        stretch: &Rung,
+        streams: &Streams,
+        thresholds: &Thresholds,
+    ) -> Option<f64> {
+        let ratio = self.baseline.miss_ratio()?;
+        let stretch = streams.unspared(stretch, ratio).unwrap_or(*stretch);
+        let judged = judge(&self.baseline, ratio, &stretch, thresholds);
         Some(statistic::probability(judged.count, judged.mean, judged.variance))
     }
 
@@ -181,11 +185,12 @@ impl Chart {
         self.baseline.miss_ratio().map(|ratio| ratio * lookups)
     }
 
-    /// Whether `lookups` of some seconds are back to normal: less than a part of the least effect
-    /// above the baseline, scatter aside.
-    pub(crate) fn quiet(&self, lookups: Lookups, thresholds: &Thresholds) -> bool {
+    /// Whether a stretch is back to normal: less than a part of the least effect above the
+    /// baseline, scatter and what was spared the backend aside.
+    pub(crate) fn quiet(&self, stretch: &Rung, streams: &Streams, thresholds: &Thresholds) -> bool {
         let Some(ratio) = self.baseline.miss_ratio() else { return true };
-        let total = lookups.total();
+        let stretch = streams.unspared(stretch, ratio).unwrap_or(*stretch);
+        let total = stretch.lookups;
         let (level, mean, least) = if ratio < thresholds.high_miss_ratio {
             (&self.baseline.misses, ratio * total, needed(ratio, thresholds) * total)
         } else {
@@ -193,7 +198,7 @@ impl Chart {
             (&self.baseline.hits, usual, thresholds.hits_lost * usual)
         };
         let scatter = QUIET_DEVIATIONS * level.variance(mean).sqrt();
-        lookups.misses - ratio * total <= thresholds.clear_level * least + scatter
+        stretch.misses - ratio * total <= thresholds.clear_level * least + scatter
     }
 }
 
@@ -277,17 +282,6 @@ impl Lines {
         let chances = (seconds / WITNESS_SECONDS).max(1.0).ln();
         let relief = (self.relief - chances).max(0.0);
         ((self.interval / seconds).ln() - relief).max(LOWEST_LINE)
-    }
-}
-
-impl Chart {
-    /// How much of the least effect the reloads show, where they are fewer than the misses: a
-    /// stampede is many requests that reload, and misses that wait for one load are none.
-    pub(crate) fn reload_effect(&self, reloads: f64, lookups: f64, thresholds: &Thresholds) -> f64 {
-        let ratio = self.baseline.misses.ratio();
-        let excess = reloads - ratio * lookups;
-        let least = needed(ratio, thresholds) * lookups;
-        (excess / least.max(f64::MIN_POSITIVE)).min(excess / thresholds.least_excess).max(0.0)
     }
 }
 

@@ -55,7 +55,7 @@ impl Detector {
             finding,
             onset: stretch.start,
             excess_misses: stretch.misses - expected,
-            p_value: chart.p_value(stretch, &self.thresholds),
+            p_value: chart.p_value(stretch, &self.streams, &self.thresholds),
             figures,
         };
         self.declare(poll, grounds, verdict);
@@ -179,8 +179,7 @@ impl Detector {
     /// Reads the cause again while the evidence still comes in. Only a stronger sign changes it, and
     /// what the other streams do once the misses are back to normal is no sign of anything.
     fn reconsider(&self, episode: &mut Episode, poll: &Poll<'_>, verdict: &mut Verdict) {
-        let quiet = |lookups| self.charts.get(poll.source).quiet(lookups, &self.thresholds);
-        if poll.lookups().is_some_and(quiet) {
+        if self.quiet(poll.facts, poll.source) == Some(true) {
             return;
         }
         let finding = self.scene(episode.onset, poll, |scene, limits| scene.finding(limits));
@@ -212,7 +211,13 @@ impl Detector {
         let calls = lookups.total() + lately.errors.unwrap_or(0.0);
         let least = self.thresholds.least_error_share * self.thresholds.clear_level;
         let errors_quiet = errors <= least * calls || errors < self.thresholds.least_excess;
-        errors_quiet && self.charts.get(poll.source).quiet(lookups, &self.thresholds)
+        errors_quiet && self.quiet(&lately, poll.source) == Some(true)
+    }
+
+    /// Whether a stretch is back to normal, if the source says anything about it.
+    fn quiet(&self, facts: &Facts, source: Source) -> Option<bool> {
+        let stretch = facts.rung(source)?;
+        Some(self.charts.get(source).quiet(&stretch, &self.streams, &self.thresholds))
     }
 
     /// The cause of another incident on top of a running one: the server was flushed, say, while a
@@ -231,10 +236,7 @@ impl Detector {
             let seconds = before.seconds - since.seconds;
             if seconds > 0.0 { (both - own) / seconds } else { 0.0 }
         });
-        let quiet = self
-            .charts
-            .get(poll.source)
-            .quiet(*since.lookups.get(poll.source).as_ref()?, &self.thresholds);
+        let quiet = self.quiet(&since, poll.source)?;
         (!quiet && since_rate >= ANOTHER_RISE * before_rate.max(0.0)).then(|| event.cause())
     }
 

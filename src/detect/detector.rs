@@ -156,7 +156,6 @@ impl Detector {
             verdict.running = self.episode.as_ref().map(|episode| episode.incident.clone());
             return verdict;
         }
-        let began = self.clock;
         self.clock += sample.dt;
         self.time = sample.time;
         let facts = Facts::of(sample, self.clock);
@@ -164,8 +163,8 @@ impl Detector {
         self.learn();
         self.remember(&facts);
         for source in Source::ALL {
-            if let Some(lookups) = *facts.lookups.get(source) {
-                self.charts.get_mut(source).push(began, sample.dt, lookups);
+            if let Some(rung) = facts.rung(source) {
+                self.charts.get_mut(source).push(rung);
                 *self.observed.get_mut(source) += sample.dt;
             }
         }
@@ -179,7 +178,12 @@ impl Detector {
         let scores = self.streams.scores(&recent, &self.thresholds);
         let corroborated = self.explained().is_some() || self.wave_is_due() || scores.corroborate();
         let assessment = if facts.lookups.get(source).is_some() {
-            self.charts.get(source).assess(corroborated, self.clock, &self.thresholds)
+            self.charts.get(source).assess(
+                corroborated,
+                self.clock,
+                &self.streams,
+                &self.thresholds,
+            )
         } else {
             Assessment::default()
         };
@@ -196,9 +200,8 @@ impl Detector {
         }
 
         let calls_fail = self.calls_fail(&facts, &recent, scores.of(Stream::Errors).unwrap_or(0.0));
-        let reloads = self.reload_effect(assessment.stretch.start);
-        let misses_rise = self.alarm(&assessment, corroborated, verdict.ready) && reloads >= 1.0;
-        verdict.score = assessment.score.min(reloads).max(if calls_fail { 1.0 } else { 0.0 });
+        let misses_rise = self.alarm(&assessment, corroborated, verdict.ready);
+        verdict.score = assessment.score.max(if calls_fail { 1.0 } else { 0.0 });
         let poll = Poll { sample, facts: &facts, source };
         if self.episode.is_some() {
             self.go_on(&poll, &mut verdict);
@@ -301,19 +304,6 @@ impl Detector {
             || self.over;
         self.over = over;
         over && confirmed
-    }
-
-    /// How much of the least effect is left when misses that share a load are none; infinite where
-    /// nothing is known to be shared.
-    fn reload_effect(&self, from: f64) -> f64 {
-        let facts = self.history.since(from);
-        match (facts.reloads(), facts.lookups.app) {
-            (Some(reloads), Some(lookups)) => {
-                let chart = self.charts.get(Source::App);
-                chart.reload_effect(reloads, lookups.total(), &self.thresholds)
-            }
-            _ => f64::INFINITY,
-        }
     }
 
     /// Whether cache calls fail so often that it needs no misses to be a stampede.

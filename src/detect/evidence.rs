@@ -71,9 +71,11 @@ pub(crate) enum Stream {
     Refused,
     /// Lookups, given time.
     Traffic,
+    /// Misses that were spared a load, given lookups.
+    Spared,
 }
 
-const STREAMS: [Stream; 7] = [
+const STREAMS: [Stream; 8] = [
     Stream::Expired,
     Stream::Evicted,
     Stream::Errors,
@@ -81,6 +83,7 @@ const STREAMS: [Stream; 7] = [
     Stream::Loads,
     Stream::Refused,
     Stream::Traffic,
+    Stream::Spared,
 ];
 
 /// Streams whose rise is news: those that do not rise just because misses do.
@@ -117,6 +120,7 @@ impl Stream {
             Stream::Loads => (facts.loads?, total()?),
             Stream::Refused => (facts.lock_failed?, facts.lock_attempts()?),
             Stream::Traffic => (total()?, facts.seconds),
+            Stream::Spared => (facts.spared()?, total()?),
         })
     }
 
@@ -124,7 +128,7 @@ impl Stream {
     fn unremarkable(self) -> f64 {
         match self {
             Stream::Expired => 5.0,
-            Stream::Errors | Stream::Loads => 0.01,
+            Stream::Errors | Stream::Loads | Stream::Spared => 0.01,
             Stream::Evicted | Stream::NotFound | Stream::Refused => 0.05,
             Stream::Traffic => 1.0,
         }
@@ -216,6 +220,11 @@ impl Streams {
     pub(crate) fn excess(&self, stream: Stream, facts: &Facts) -> Option<f64> {
         let (events, exposure) = stream.count(facts)?;
         Some((events - self.levels[stream as usize].mean(exposure)).max(0.0))
+    }
+
+    /// What is normal for a stream.
+    pub(crate) fn level(&self, stream: Stream) -> &Level {
+        &self.levels[stream as usize]
     }
 
     /// Events of the stream at its level over the same stretch.

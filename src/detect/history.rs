@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use crate::detect::Thresholds;
+use crate::detect::ladder::Rung;
 use crate::reading::{BySource, Lookups, Reach, Source};
 use crate::signal::sample::Sample;
 
@@ -79,6 +80,7 @@ impl Facts {
             self.errors,
             self.not_found,
             self.loads,
+            self.coalesced,
             self.lock_failed,
             self.due_ratio,
             self.hot_key_share,
@@ -118,14 +120,25 @@ impl Facts {
         self.lookups.app.or(self.lookups.redis)
     }
 
-    /// Misses of the applications that went on to the backend: not those that shared another one's
-    /// load or found its lock taken, which is how a protected cache misses. Waiters may try a lock
-    /// many times, so never fewer than the loads that were counted. `None` where nobody counts loads,
-    /// or nothing was shared.
-    pub(crate) fn reloads(&self) -> Option<f64> {
-        let misses = self.lookups.app?.misses;
-        let spared = self.coalesced.unwrap_or(0.0) + self.lock_failed.unwrap_or(0.0);
-        (spared > 0.0).then_some((misses - spared).max(self.loads?.min(misses)))
+    /// What this stretch adds to the chart of `source`, if that says anything.
+    pub(crate) fn rung(&self, source: Source) -> Option<Rung> {
+        let lookups = (*self.lookups.get(source))?;
+        Some(Rung {
+            start: self.end - self.seconds,
+            seconds: self.seconds,
+            polls: 1,
+            lookups: lookups.total(),
+            misses: lookups.misses,
+            spared: self.spared().unwrap_or(0.0),
+            loads: self.loads.unwrap_or(0.0),
+        })
+    }
+
+    /// Misses that were spared a load: another one's was shared, or its lock was waited for. Who
+    /// shares a load in a process that counts no misses may not have asked the server at all.
+    pub(crate) fn spared(&self) -> Option<f64> {
+        let coalesced = self.coalesced.filter(|_| self.lookups.app.is_some());
+        sum(coalesced, self.lock_failed)
     }
 
     /// Lock attempts, where both results are known.

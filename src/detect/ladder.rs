@@ -19,6 +19,10 @@ pub(crate) struct Rung {
     pub(crate) lookups: f64,
     /// Misses in it.
     pub(crate) misses: f64,
+    /// Misses in it that something else loads for, 0 where nobody counts them.
+    pub(crate) spared: f64,
+    /// Backend queries in it, 0 where nobody counts them.
+    pub(crate) loads: f64,
 }
 
 impl Rung {
@@ -30,6 +34,8 @@ impl Rung {
             polls: self.polls.saturating_add(earlier.polls),
             lookups: self.lookups + earlier.lookups,
             misses: self.misses + earlier.misses,
+            spared: self.spared + earlier.spared,
+            loads: self.loads + earlier.loads,
         }
     }
 }
@@ -98,6 +104,7 @@ mod tests {
                 polls: 1,
                 lookups: 10.0,
                 misses: f64::from(poll),
+                ..Rung::default()
             });
         }
         ladder

@@ -14,6 +14,7 @@ pub mod evidence;
 mod history;
 pub mod incident;
 mod ladder;
+mod reloads;
 pub mod state;
 mod statistic;
 pub mod thresholds;

@@ -155,22 +155,27 @@ async fn one_flight_for_all_whether_it_ends_well_or_not() {
     for result in [Ok(7), Err("no")] {
         let flights = Arc::new(Flights::<u8, Result<u8, &str>>::default());
         let (loads, boarding) = (Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(2)));
+        let boarded = Arc::new(AtomicUsize::new(0));
         let mut tasks = JoinSet::new();
         for _ in 0..50 {
             let (flights, loads) = (Arc::clone(&flights), Arc::clone(&loads));
-            let boarding = Arc::clone(&boarding);
+            let (boarding, boarded) = (Arc::clone(&boarding), Arc::clone(&boarded));
             tasks.spawn(async move {
                 let load = || async {
                     loads.fetch_add(1, Ordering::SeqCst);
                     boarding.wait().await;
                     result
                 };
-                flights.share(&1, || (), load).await
+                let boards = || {
+                    boarded.fetch_add(1, Ordering::SeqCst);
+                };
+                flights.share(&1, boards, load).await
             });
         }
         // One runtime thread: after this all have boarded.
         tokio::task::yield_now().await;
         until(async || flights.len() == 1).await;
+        assert_eq!(boarded.load(Ordering::SeqCst), 49, "counted before the landing");
         boarding.wait().await;
         let all = tasks.join_all().await;
         assert_eq!(loads.load(Ordering::SeqCst), 1);

@@ -2,8 +2,8 @@
 
 mod causes;
 mod garbage;
+mod protected;
 mod quiet;
-mod shared_loads;
 mod stampedes;
 mod traffic;
 mod twitter;
