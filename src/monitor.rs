@@ -16,7 +16,7 @@ use crate::board::Board;
 use crate::clock::Clock;
 use crate::config::{CacheConfig, StateConfig};
 use crate::culprits::{self, Culprits};
-use crate::detect::{Change, Detector, IncidentLog, Verdict};
+use crate::detect::{Change, Detector, IncidentLog, Verdict, advice};
 use crate::incident_file::IncidentFile;
 use crate::reading::{Lookups, Reach, Reading};
 use crate::signal::counters::Interval;
@@ -356,7 +356,9 @@ fn tell(cache: &str, change: &Change) {
             cause = incident.cause.as_str(),
             "stampede has another cause"
         ),
-        Change::Settled(i) => info!(cache, cause = i.cause.as_str(), "cause of the stampede"),
+        Change::Settled(i) => {
+            info!(cache, cause = i.cause.as_str(), advice = advice(i), "cause of the stampede")
+        }
         Change::Ended(i) => info!(
             cache,
             cause = i.cause.as_str(),

@@ -1,5 +1,5 @@
 //! What to do about an incident: the protection that fits its cause, with numbers from what was
-//! measured. Plain text for a person, and the path of the runbook.
+//! measured. Plain text for a person.
 
 use std::fmt::Write as _;
 
@@ -11,13 +11,6 @@ const LOCK_TTL_OVER_P99: f64 = 3.0;
 const SHORTEST_LOCK: f64 = 0.1;
 /// A negative answer is kept this long at most, seconds: longer hides a value that comes to exist.
 const NEGATIVE_TTL: f64 = 60.0;
-
-impl Cause {
-    /// The runbook's path in the repository.
-    pub fn runbook(self) -> String {
-        format!("alerts/runbooks/{}.md", self.as_str())
-    }
-}
 
 /// What to do about the incident, in one short paragraph.
 pub fn advice(incident: &Incident) -> String {
@@ -208,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cause_has_words_and_a_runbook_even_when_nothing_was_measured() {
+    fn every_cause_has_words_even_when_nothing_was_measured() {
         for cause in Cause::ALL {
             let text = advice(&Incident::new(cause, Source::Redis, 0.0));
             assert!(
@@ -217,6 +210,5 @@ mod tests {
             );
             assert!(!text.contains("  "), "{text}");
         }
-        assert_eq!(Cause::HotKey.runbook(), "alerts/runbooks/hot_key.md");
     }
 }

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 
+use super::keys;
 use super::state::State;
 use super::time::rfc3339;
-use super::{keys, runbook};
-use crate::detect::{Incident, SignalKind, Suspect};
+use crate::detect::{Incident, SignalKind, Suspect, advice};
 use crate::reading::BySource;
 use crate::signal::ttl::{
     DUE_WINDOWS, Estimate, Forecast, TTL_BOUNDS, TtlPicture, Watched, WatchedState, Wave,
@@ -164,8 +164,8 @@ pub(super) struct IncidentJson<'a> {
     p_value: Option<f64>,
     evidence: Figures<'a>,
     suspects: Vec<SuspectJson>,
-    /// What to do now, in Markdown; the runbook has it in context.
-    advice: &'static str,
+    /// What to do, with the numbers that were measured; the runbook says more.
+    advice: String,
     /// The path of the cause's runbook on this server.
     runbook: String,
 }
@@ -246,7 +246,7 @@ impl<'a> IncidentJson<'a> {
             p_value: incident.p_value,
             evidence: Figures(&incident.evidence),
             suspects: incident.suspects.iter().map(suspect).collect(),
-            advice: runbook::now(incident.cause),
+            advice: advice(incident),
             runbook: format!("/runbooks/{}", incident.cause.as_str()),
         }
     }

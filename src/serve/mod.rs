@@ -10,7 +10,6 @@ mod listener;
 mod metrics;
 mod page;
 mod query;
-mod runbook;
 mod state;
 mod time;
 

@@ -3,11 +3,9 @@
 use super::expiry;
 use super::html::Html;
 use super::incidents::suspects;
-use super::markdown;
 use super::words::{self, latency, maybe, number, percent};
-use crate::detect::{Incident, SignalKind};
+use crate::detect::{Incident, SignalKind, advice};
 use crate::reading::BySource;
-use crate::serve::runbook;
 use crate::serve::state::State;
 use crate::serve::time::{short, span};
 use crate::snapshot::Snapshot;
@@ -103,10 +101,9 @@ fn stampede(page: &mut Html, incident: &Incident, now: f64) {
     }
     page.raw("</p>\n");
     suspects(page, &incident.suspects);
-    page.raw("<div class=\"advice\">\n");
-    markdown::render(page, runbook::now(incident.cause), "runbooks/");
+    page.raw("<div class=\"advice\">\n<p>").text(advice(incident)).raw("</p>\n");
     page.raw("<p><a class=\"runbook-link\" href=\"runbooks/");
-    page.text(incident.cause.as_str()).raw("\">The whole runbook</a></p>\n</div>\n");
+    page.text(incident.cause.as_str()).raw("\">The runbook</a></p>\n</div>\n");
 }
 
 fn figures(page: &mut Html, cache: &Snapshot) {

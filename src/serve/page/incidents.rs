@@ -3,7 +3,7 @@
 use super::html::Html;
 use super::words::{self, latency, maybe, number};
 use crate::board::View;
-use crate::detect::{Incident, Suspect};
+use crate::detect::{Incident, Suspect, advice};
 use crate::serve::api::newest_first;
 use crate::serve::keys;
 use crate::serve::time::{short, span};
@@ -62,6 +62,10 @@ fn entry(page: &mut Html, cache: &Snapshot, incident: &Incident, now: f64) {
     page.raw(" · <a href=\"runbooks/").text(incident.cause.as_str());
     page.raw("\">runbook</a></p>\n");
     suspects(page, &incident.suspects);
+    if incident.ended_at.is_some() {
+        // What to do about the running one is at the top of its cache.
+        page.raw("<p class=\"advice\">").text(advice(incident)).raw("</p>\n");
+    }
     page.raw("</details>\n");
 }
 
