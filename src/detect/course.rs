@@ -17,6 +17,8 @@ const ANOTHER_RISE: f64 = 1.5;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Poll<'a> {
     pub(crate) sample: &'a Sample,
+    /// Seconds since the poll before; fewer than the sample's where that spans a gap.
+    pub(crate) elapsed: f64,
     pub(crate) facts: &'a Facts,
     pub(crate) source: Source,
 }
@@ -77,9 +79,9 @@ impl Detector {
             self.streams.excess(Stream::Loads, poll.facts),
         );
         let silent = poll.lookups().is_none();
-        episode.silence = if silent { episode.silence + poll.sample.dt } else { 0.0 };
+        episode.silence = if silent { episode.silence + poll.elapsed } else { 0.0 };
         verdict.excess_misses = excess;
-        verdict.incident_seconds = poll.sample.dt;
+        verdict.incident_seconds = poll.elapsed;
 
         if !episode.settled {
             self.reconsider(&mut episode, poll, verdict);
@@ -141,7 +143,7 @@ impl Detector {
         episode.record(poll.facts, poll.sample, excess_misses, loads);
         episode.blame(&self.suspects);
         verdict.excess_misses += excess_misses;
-        verdict.incident_seconds = poll.sample.dt;
+        verdict.incident_seconds = poll.elapsed;
         let incident = episode.incident.clone();
         verdict.changes.push(if resumes {
             Change::Resumed(incident)

@@ -41,8 +41,8 @@ const EARLY_HOLD: f64 = 0.25;
 
 /// Decides, sample by sample, whether a cache is in a stampede. Memory is bounded.
 ///
-/// It keeps a clock of its own, the sum of the samples' lengths, so a wall clock that is set back or
-/// ahead moves nothing but the times that it reports.
+/// It keeps a clock of its own, the sum of the time that each sample adds, so a wall clock that is set
+/// back or ahead moves nothing but the times that it reports.
 #[derive(Debug, Clone)]
 pub struct Detector {
     pub(super) thresholds: Thresholds,
@@ -156,7 +156,8 @@ impl Detector {
             verdict.running = self.episode.as_ref().map(|episode| episode.incident.clone());
             return verdict;
         }
-        self.clock += sample.dt;
+        let elapsed = self.elapsed(sample);
+        self.clock += elapsed;
         self.time = sample.time;
         let facts = Facts::of(sample, self.clock);
         self.history.push(&facts, &self.thresholds);
@@ -202,7 +203,7 @@ impl Detector {
         let calls_fail = self.calls_fail(&facts, &recent, scores.of(Stream::Errors).unwrap_or(0.0));
         let misses_rise = self.alarm(&assessment, corroborated, verdict.ready);
         verdict.score = assessment.score.max(if calls_fail { 1.0 } else { 0.0 });
-        let poll = Poll { sample, facts: &facts, source };
+        let poll = Poll { sample, elapsed, facts: &facts, source };
         if self.episode.is_some() {
             self.go_on(&poll, &mut verdict);
         } else if misses_rise {
@@ -212,9 +213,16 @@ impl Detector {
         }
         let known = self.charts.get(source).is_known();
         let suspicious = (verdict.ready && known) || self.explained().is_some();
-        self.hold_back(suspicious && assessment.suspicion >= self.thresholds.suspicion, sample.dt);
+        self.hold_back(suspicious && assessment.suspicion >= self.thresholds.suspicion, elapsed);
         verdict.running = self.episode.as_ref().map(|episode| episode.incident.clone());
         verdict
+    }
+
+    /// Seconds that are new in a sample. The first one after a gap spans the whole of it, most of
+    /// which the samples in the gap have counted already. A wall clock that was set does not count.
+    fn elapsed(&self, sample: &Sample) -> f64 {
+        let since = sample.time - self.time;
+        if since > 0.0 { since.min(sample.dt) } else { sample.dt }
     }
 
     /// Lets the baselines learn what is old enough.

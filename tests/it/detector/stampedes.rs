@@ -194,3 +194,40 @@ fn what_was_learned_and_what_runs_outlives_the_process() {
     assert!(traffic.only().ended_at.unwrap() <= start + 40.0);
     assert_eq!(traffic.log.count.iter().sum::<u64>(), 1);
 }
+
+/// Nothing is known for so many polls of a second; the next one spans them all.
+fn gap(traffic: &mut Traffic, seconds: f64) {
+    traffic.run_with(seconds, |_, sample| sample.lookups = BySource::default());
+    traffic.run_with(1.0, |_, sample| {
+        sample.dt = seconds + 1.0;
+        let lookups = sample.lookups.redis.as_mut().unwrap();
+        (lookups.hits, lookups.misses) = (lookups.hits * sample.dt, lookups.misses * sample.dt);
+    });
+}
+
+#[test]
+fn a_gap_in_an_incident_counts_once() {
+    let mut traffic = Traffic::new(2000.0, 0.02);
+    traffic.run(600.0);
+    traffic.run_with(5.0, |_, sample| lose(sample, 0.5));
+    gap(&mut traffic, 40.0);
+    traffic.run(60.0);
+    let incident = traffic.only();
+    let lasted = incident.ended_at.unwrap() - incident.started_at;
+    // The poll at which it was declared is part of it.
+    assert!((traffic.log.seconds - lasted - 1.0).abs() < 1e-3, "{} {lasted}", traffic.log.seconds);
+}
+
+#[test]
+fn a_gap_between_two_pulses_counts_once() {
+    let mut traffic = Traffic::new(2000.0, 0.02);
+    traffic.run(600.0);
+    traffic.run_with(3.0, |_, sample| lose(sample, 0.3));
+    traffic.run(25.0);
+    assert!(traffic.log.running.is_none());
+    gap(&mut traffic, 70.0);
+    // Less than two minutes after the end, so it goes on.
+    traffic.run_with(3.0, |_, sample| lose(sample, 0.3));
+    traffic.only();
+    assert!(traffic.changes.iter().any(|change| matches!(change, Change::Resumed(_))));
+}
