@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -115,7 +116,16 @@ impl Scene {
     }
 
     fn start(&self, culprits: &str) -> Exporter {
-        Exporter::start_configured(&format!(
+        self.configure(culprits);
+        Exporter::start(&["--config.file", &self.config_file().display().to_string()])
+    }
+
+    fn config_file(&self) -> PathBuf {
+        self.dir.path().join("stampede.yml")
+    }
+
+    fn configure(&self, culprits: &str) {
+        let text = format!(
             "state: {{ dir: '{dir}', save_interval: 1s }}\n\
              caches:\n  - name: shop\n    poll_interval: 250ms\n    \
              redis: {{ addr: 'redis://{login}127.0.0.1:{port}' }}\n    \
@@ -123,7 +133,8 @@ impl Scene {
             dir = self.dir.path().display(),
             login = self.login,
             port = self.redis.port,
-        ))
+        );
+        std::fs::write(self.config_file(), text).unwrap();
     }
 
     fn setting(&self) -> String {
@@ -377,6 +388,15 @@ fn the_setting_is_put_back_whatever_happens() {
     assert_eq!((scene.setting(), scene.announces_new_keys()), (before, true));
     scene.set("KEA");
     assert!(!scene.announces_new_keys());
+
+    let before = scene.setting();
+    exporter = scene.start(ON);
+    scene.until("tracked before a reload", |scene| scene.is_tracked() && scene.is_noted());
+    scene.configure(OFF);
+    exporter.signal("HUP");
+    scene.until("the reload", |_| exporter.log().contains("configuration reloaded"));
+    assert_eq!((scene.setting(), scene.is_noted()), (before, false), "switched off by a reload");
+    drop(exporter);
 
     // The server hangs when the exporter ends, and when the next one starts.
     let before = scene.setting();

@@ -28,15 +28,26 @@ impl Scene {
     }
 
     fn start(&self) -> Exporter {
-        Exporter::start_configured(&format!(
+        self.configure("");
+        Exporter::start(&["--config.file", &self.config_file().display().to_string()])
+    }
+
+    fn config_file(&self) -> PathBuf {
+        self.dir.path().join("stampede.yml")
+    }
+
+    /// Writes the configuration, with something more about the cache.
+    fn configure(&self, more: &str) {
+        let text = format!(
             "state: {{ dir: '{dir}/state', save_interval: 1s }}\n\
              incidents: {{ file: '{dir}/log/incidents.jsonl' }}\n\
              caches:\n  - name: shop\n    poll_interval: 250ms\n    redis: {{ addr: '{redis}' }}\n    \
-             apps: [{{ name: web, url: '{page}' }}]\n    detector: {{ warm_up: 5s }}\n",
+             apps: [{{ name: web, url: '{page}' }}]\n    detector: {{ warm_up: 5s }}\n{more}",
             dir = self.dir.path().display(),
             redis = self.redis.url(),
             page = self.shop.url(),
-        ))
+        );
+        std::fs::write(self.config_file(), text).unwrap();
     }
 
     fn state_file(&self) -> PathBuf {
@@ -121,6 +132,29 @@ fn a_restart_goes_on_with_the_same_incident() {
     for (field, value) in ended.as_object().unwrap() {
         assert_eq!(&lines[1][field], value, "{field}: as the API says it");
     }
+}
+
+#[test]
+fn a_reload_that_changes_the_cache_goes_on_with_the_incident() {
+    let mut scene = Scene::new();
+    let exporter = scene.start();
+    scene.serve_until(&exporter, READY, |ready| ready == 1.0);
+    scene.strike(&exporter);
+    let (incident, before) = (only_incident(&exporter), exporter.metric(POLLS).unwrap());
+    scene.configure("    window: 20s\n");
+    exporter.signal("HUP");
+    wait_for("the reload", || {
+        scene.shop.step();
+        exporter.log().contains("configuration reloaded").then_some(())
+    });
+    // The new monitor counts its polls anew.
+    scene.serve_until(&exporter, POLLS, |polls| (8.0..before).contains(&polls));
+    assert_eq!(exporter.metric(ACTIVE), Some(1.0));
+    assert_eq!(only_incident(&exporter)["started_at"], incident["started_at"]);
+    scene.shop.front_page_loads = true;
+    scene.serve_until(&exporter, ACTIVE, |active| active == 0.0);
+    let told: Vec<Value> = scene.incident_lines().iter().map(|l| l["event"].clone()).collect();
+    assert_eq!(told, ["started", "ended"], "nothing twice, nothing lost");
 }
 
 #[test]
