@@ -114,6 +114,20 @@ const NOTABLE_SHARE: f64 = 0.05;
 /// The key count stands still within this.
 const KEYS_STEADY: f64 = 0.02;
 
+/// Score of a forecast wave that needs no expired keys to be believed: what seems to be due in a
+/// second of a small key space is four times its line by chance about once in ten minutes, and
+/// within the seconds around another stampede hardly ever.
+const CERTAIN_WAVE: f64 = 4.0;
+
+/// A wave that the forecast had due.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WaveDue {
+    /// When, on the detector's own clock.
+    pub(crate) at: f64,
+    /// How high over its line, at the highest of the last seconds.
+    pub(crate) score: f64,
+}
+
 /// A cause and how strong its sign is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Finding {
@@ -132,8 +146,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) excess_misses: f64,
     /// What happened to the server around the onset.
     pub(crate) event: Option<Event>,
-    /// Whether the forecast had a wave due at the onset.
-    pub(crate) wave_due: bool,
+    /// The wave that the forecast had due at the onset.
+    pub(crate) wave: Option<WaveDue>,
     /// Whether a server does not answer now.
     pub(crate) failing: bool,
     /// Levels to hold the facts against.
@@ -157,7 +171,7 @@ impl Scene<'_> {
                 self.explains(Stream::NotFound, thresholds.not_found_share, thresholds)
             }),
             (Cause::HotKey, &|| self.one_key_misses(thresholds.hot_key_share)),
-            (Cause::SynchronizedExpiry, &|| self.wave_due),
+            (Cause::SynchronizedExpiry, &|| self.wave_came(few)),
             (Cause::Invalidation, &|| happened(Cause::Invalidation)),
             (Cause::Eviction, &|| self.explains(Stream::Evicted, few, thresholds)),
             (Cause::SynchronizedExpiry, &|| self.explains(Stream::Expired, few, thresholds)),
@@ -224,6 +238,17 @@ impl Scene<'_> {
         self.streams.explains(Stream::Traffic, self.facts, thresholds)
             && extra >= 0.5 * self.excess_misses
             && lookups.hits >= HITS_KEPT * usual_hits
+    }
+
+    /// Whether the wave that was due is what came: keys ran out in numbers that fit the misses, or it
+    /// is too high to be chance. Keys are expired when somebody asks for them, so those that are
+    /// missed count as expired; many keys that nobody asks for may linger.
+    fn wave_came(&self, expiries_per_miss: f64) -> bool {
+        let expired = self.streams.excess(Stream::Expired, self.facts);
+        self.wave.is_some_and(|wave| {
+            wave.score >= CERTAIN_WAVE
+                || expired.is_none_or(|expired| expired >= expiries_per_miss * self.excess_misses)
+        })
     }
 
     fn locks_refused(&self, thresholds: &Thresholds) -> bool {

@@ -269,7 +269,7 @@ impl Detector {
             facts: &facts,
             excess_misses: excess.max(0.0),
             event,
-            wave_due: self.wave_due.is_some_and(|at| at >= onset - self.thresholds.due_memory),
+            wave: self.wave.filter(|wave| wave.at >= onset - self.thresholds.due_memory),
             failing: poll.facts.failing && poll.source == Source::App,
             streams: &self.streams,
         };

@@ -1,7 +1,7 @@
 //! The detector of one cache.
 
 use crate::detect::baseline::{Baseline, Fade};
-use crate::detect::cause::Event;
+use crate::detect::cause::{Event, WaveDue};
 use crate::detect::chart::{Assessment, Chart, LEARNED_SHARE, WITNESS_SECONDS};
 use crate::detect::course::Poll;
 use crate::detect::episode::Episode;
@@ -54,7 +54,7 @@ pub struct Detector {
     observed: BySource<f64>,
     pub(super) streams: Streams,
     pub(super) event: Option<(Event, f64)>,
-    pub(super) wave_due: Option<f64>,
+    pub(super) wave: Option<WaveDue>,
     pub(super) over: bool,
     failing_calls: u32,
     suspicious: f64,
@@ -78,7 +78,7 @@ impl Detector {
             observed: BySource::default(),
             streams: Streams::new(&thresholds),
             event: None,
-            wave_due: None,
+            wave: None,
             over: false,
             failing_calls: 0,
             suspicious: 0.0,
@@ -270,8 +270,11 @@ impl Detector {
                 *at += facts.seconds;
             }
         }
-        if self.streams.due_score(facts, &self.thresholds).is_some_and(|score| score >= 1.0) {
-            self.wave_due = Some(self.clock);
+        if let Some(score) = self.streams.due_score(facts, &self.thresholds)
+            && score >= 1.0
+        {
+            let before = self.wave.filter(|_| self.wave_is_due()).map_or(0.0, |wave| wave.score);
+            self.wave = Some(WaveDue { at: self.clock, score: score.max(before) });
         }
     }
 
@@ -281,7 +284,7 @@ impl Detector {
     }
 
     fn wave_is_due(&self) -> bool {
-        self.wave_due.is_some_and(|at| self.clock - at <= self.thresholds.due_memory)
+        self.wave.is_some_and(|wave| self.clock - wave.at <= self.thresholds.due_memory)
     }
 
     /// The application knows what users wait for; without it, or until it is known, the server.

@@ -80,6 +80,61 @@ fn synchronized_expiry_by_the_forecast() {
 }
 
 #[test]
+fn a_forecast_wave_in_which_nothing_ran_out_is_not_the_cause() {
+    // 500 keys of which 0.8 are due a second: two at once are 2.4 times the mean, by chance.
+    let small = |sample: &mut Sample| {
+        counted(sample);
+        sample.expired = Some(1.0);
+        (sample.keys_before, sample.keys) = (Some(500.0), Some(500.0));
+    };
+    let mut traffic = Traffic::new(1000.0, 0.02);
+    traffic.run_with(600.0, |_, sample| small(sample));
+    traffic.run_with(4.0, |_, sample| {
+        small(sample);
+        lose(sample, 0.12);
+        sample.loads = Some(sample.lookups.redis.unwrap().misses);
+        sample.expired = Some(4.0);
+        sample.due_ratio = Some(2.44);
+    });
+    traffic.run_with(60.0, |_, sample| small(sample));
+    assert_eq!(traffic.only().cause, Cause::HotKey);
+    assert!(!traffic.changes.iter().any(|change| matches!(change, Change::CauseChanged { .. })));
+}
+
+#[test]
+fn a_small_forecast_wave_is_the_cause_once_its_keys_run_out() {
+    let mut traffic = Traffic::new(1000.0, 0.02);
+    traffic.run_with(600.0, |_, sample| counted(sample));
+    traffic.run_with(20.0, |at, sample| {
+        counted(sample);
+        lose(sample, 0.3 * (-at / 10.0).exp());
+        sample.loads = Some(sample.lookups.redis.unwrap().misses);
+        sample.due_ratio = Some(if at < 1.5 { 2.44 } else { 1.0 });
+        // A poll later than the misses.
+        sample.expired = Some(if at < 1.5 { 10.0 } else { 200.0 * (-at / 10.0).exp() });
+    });
+    assert_eq!(traffic.only().cause, Cause::SynchronizedExpiry);
+    assert_eq!(traffic.log.count[Cause::SynchronizedExpiry as usize], 1);
+}
+
+#[test]
+fn a_settled_cause_stays_whatever_shows_up_later() {
+    let mut traffic = Traffic::new(1000.0, 0.02);
+    traffic.run_with(600.0, |_, sample| counted(sample));
+    traffic.run_with(60.0, |at, sample| {
+        counted(sample);
+        lose(sample, 0.3);
+        sample.hot_key_share = Some(0.9);
+        // Weaker from the third second on, stronger after it has settled.
+        sample.due_ratio = Some(if at > 2.5 { 40.0 } else { 1.0 });
+        sample.expired = Some(if at > 2.5 { 300.0 } else { 5.0 });
+        sample.not_found = Some(if at > 20.5 { 300.0 } else { 1.0 });
+    });
+    assert_eq!(traffic.only().cause, Cause::HotKey);
+    assert!(!traffic.changes.iter().any(|change| matches!(change, Change::CauseChanged { .. })));
+}
+
+#[test]
 fn synchronized_expiry_by_the_expired_keys() {
     check(Cause::SynchronizedExpiry, 30.0, |at, sample| {
         lose(sample, 0.38 * (-at / 20.0).exp());
