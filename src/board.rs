@@ -28,6 +28,15 @@ impl Board {
         Board(watch::Sender::new(View { caches, reload_successful: true }))
     }
 
+    /// Hangs up what is known of a cache before its first poll, unless a monitor before has polled
+    /// it: then that one's last snapshot says more until the new one has looked.
+    pub fn introduce(&self, snapshot: Snapshot) {
+        let polled = |s: &Arc<Snapshot>| s.cache == snapshot.cache && s.polls > 0;
+        if !self.view().caches.iter().any(polled) {
+            self.publish(snapshot);
+        }
+    }
+
     /// Hangs up a cache's newest snapshot. A cache that a reload took away is not put back.
     pub fn publish(&self, snapshot: Snapshot) {
         self.0.send_modify(|view| {

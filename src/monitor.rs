@@ -123,6 +123,9 @@ impl Monitor {
 
     async fn run(mut self, mut ended: oneshot::Receiver<()>) {
         self.recall();
+        // Every counter is there before it first moves: one that is born at 1 has no increase.
+        let first = self.snapshot();
+        self.board.introduce(first);
         self.culprits = self.state_dir.as_ref().map(|dir| {
             let CacheConfig { culprits, redis, name, poll_timeout, .. } = &self.config;
             Culprits::new(*culprits, redis, name, dir, *poll_timeout, self.clock)
@@ -310,6 +313,12 @@ impl Monitor {
     }
 
     fn publish(&mut self) {
+        let snapshot = self.snapshot();
+        self.board.publish(Snapshot { time: self.clock.now(), ..snapshot });
+    }
+
+    /// What is known, as of no time.
+    fn snapshot(&mut self) -> Snapshot {
         let now = self.clock.now();
         let node = self.node.state();
         let mut signals = self.window.signals();
@@ -322,9 +331,9 @@ impl Monitor {
             signals.misses_per_second.redis = None;
             verdict.baseline_misses_per_second.redis = None;
         }
-        self.board.publish(Snapshot {
+        Snapshot {
             cache: self.config.name.clone(),
-            time: now,
+            time: 0.0,
             nodes: vec![node],
             apps: self.apps.iter().map(AppSource::state).collect(),
             polls: self.polls,
@@ -334,7 +343,8 @@ impl Monitor {
             verdict,
             incidents: self.incidents.clone(),
             ttl: self.sampler.picture(now).filter(|_| up),
-        });
+            sampler: self.sampler.totals(),
+        }
     }
 }
 

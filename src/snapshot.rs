@@ -32,6 +32,19 @@ pub struct Snapshot {
     pub incidents: IncidentLog,
     /// What expires when; `None` before the first sample or while the server is away.
     pub ttl: Option<TtlPicture>,
+    /// What the sampler behind it did so far, whatever the server does now.
+    pub sampler: SamplerTotals,
+}
+
+/// What the sampler of the deadlines did since the exporter started.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct SamplerTotals {
+    /// Lookups that it caused at the servers.
+    pub lookups: u64,
+    /// Keys that the server refused to look up one by one, or answered oddly.
+    pub odd_keys: u64,
+    /// Whole rounds over every database; back at 0 when another process answers.
+    pub rounds: u64,
 }
 
 impl Snapshot {

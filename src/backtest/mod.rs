@@ -9,7 +9,7 @@ mod report;
 mod variants;
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::clock::Clock;
 use crate::config::PageUrl;
@@ -80,8 +80,13 @@ impl Range {
 #[derive(Debug, thiserror::Error)]
 pub enum BacktestError {
     /// The trace.
-    #[error(transparent)]
-    Trace(#[from] TraceError),
+    #[error("{}: {error}", file.display())]
+    Trace {
+        /// The trace's file.
+        file: PathBuf,
+        /// What is wrong with it.
+        error: TraceError,
+    },
     /// The Prometheus server.
     #[error(transparent)]
     Prometheus(#[from] PrometheusError),
@@ -136,14 +141,17 @@ pub fn run(
 
 /// Where rows come from.
 enum Rows {
-    Trace(TraceReader),
+    Trace(PathBuf, TraceReader),
     Prometheus(Box<PrometheusReader>),
 }
 
 impl Rows {
     fn open(history: &History) -> Result<Rows, BacktestError> {
         Ok(match history {
-            History::File(path) => Rows::Trace(TraceReader::open(path)?),
+            History::File(file) => {
+                let reader = TraceReader::open(file).map_err(|error| of(file, error))?;
+                Rows::Trace(file.clone(), reader)
+            }
             History::Prometheus(range) => {
                 Rows::Prometheus(Box::new(PrometheusReader::open(range)?))
             }
@@ -152,7 +160,7 @@ impl Rows {
 
     fn read(&mut self, reading: &mut Reading) -> Result<Row, BacktestError> {
         Ok(match self {
-            Rows::Trace(reader) => reader.read(reading)?,
+            Rows::Trace(file, reader) => reader.read(reading).map_err(|error| of(file, error))?,
             Rows::Prometheus(reader) => match reader.next()? {
                 Some(next) => {
                     *reading = next;
@@ -166,13 +174,17 @@ impl Rows {
     /// What a person should know about the source before the result.
     fn notes(&self) -> Vec<String> {
         match self {
-            Rows::Trace(reader) => {
+            Rows::Trace(_, reader) => {
                 let unknown = reader.unknown_columns().iter();
                 unknown.map(|name| format!("the column `{name}` is passed over")).collect()
             }
             Rows::Prometheus(reader) => reader.notes(),
         }
     }
+}
+
+fn of(file: &Path, error: TraceError) -> BacktestError {
+    BacktestError::Trace { file: file.to_owned(), error }
 }
 
 /// Tells how far it is.

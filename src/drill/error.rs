@@ -18,7 +18,15 @@ pub enum DrillError {
     /// No private server.
     #[error(transparent)]
     Server(#[from] ServerError),
-    /// The server of the drill cannot be reached, or refused to do what the scenario needs.
+    /// No way to the server of the drill.
+    #[error("cannot use the server at {address}")]
+    Connect {
+        /// The server.
+        address: String,
+        /// What is in the way.
+        source: StoreError,
+    },
+    /// The server of the drill went away, or refused to do what the scenario needs.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Somebody else's data.

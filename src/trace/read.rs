@@ -22,8 +22,11 @@ const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// Why a trace cannot be read any further.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
+    /// The system's answer before the first line.
+    #[error("cannot be read: {0}")]
+    Open(io::Error),
     /// The system's answer, or a damaged gzip file.
-    #[error("cannot read the trace after line {line}: {error}")]
+    #[error("cannot be read after line {line}: {error}")]
     Io {
         /// The last line that was read.
         line: u64,
@@ -117,10 +120,12 @@ impl TraceReader {
     /// # Errors
     /// When it cannot be read or its header is none of a trace.
     pub fn open(path: &Path) -> Result<TraceReader, TraceError> {
-        let failed = |error| TraceError::Io { line: 0, error };
-        let mut file = File::open(path).map_err(failed)?;
+        let mut file = File::open(path).map_err(TraceError::Open)?;
         let mut magic = Vec::new();
-        file.by_ref().take(GZIP_MAGIC.len() as u64).read_to_end(&mut magic).map_err(failed)?;
+        file.by_ref()
+            .take(GZIP_MAGIC.len() as u64)
+            .read_to_end(&mut magic)
+            .map_err(TraceError::Open)?;
         let zipped = magic == GZIP_MAGIC;
         let whole = io::Cursor::new(magic).chain(file);
         TraceReader::new(if zipped {

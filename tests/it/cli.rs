@@ -181,6 +181,25 @@ fn backtest_says_what_its_arguments_lack_and_ends_with_2() {
 }
 
 #[test]
+fn backtest_says_which_file_it_cannot_read_and_ends_with_1() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    write(&dir.path().join("back.csv"), "time,hits,misses\n2,1,1\n1,2,2\n");
+    let cases = [
+        (path("nowhere.csv"), "cannot be read: No such file"),
+        (path(""), "cannot be read: Is a directory"),
+        (path("back.csv"), "line 3: time 1 does not come after 2"),
+    ];
+    for (file, part) in cases {
+        let output = program(&["backtest", &file]);
+        assert_eq!(output.status.code(), Some(FAILED), "{file}: {output:?}");
+        let said = stderr(&output);
+        assert!(said.starts_with(&format!("stampede-exporter: {file}: {part}")), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+}
+
+#[test]
 fn what_run_records_backtest_replays() {
     let redis = Redis::start();
     let dir = tempfile::tempdir().expect("a directory");
@@ -221,8 +240,31 @@ fn a_server_that_is_not_there_is_one_line_and_1() {
         let said = stderr(&output);
         assert!(said.starts_with("stampede-exporter: "), "{said}");
         assert_eq!(said.matches("Connection refused").count(), 1, "{said}");
+        assert_eq!(said.matches("127.0.0.1:1:").count(), 1, "names the server: {said}");
         assert_eq!(said.lines().count(), 1, "{said}");
     }
+}
+
+#[test]
+fn counters_are_there_before_the_first_poll_ends() {
+    // It accepts and never answers, so that the first poll goes on.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let node = silent.local_addr().expect("its address").to_string();
+    let exporter = Exporter::start_configured(&format!(
+        "caches: [{{ name: shop, poll_timeout: 10s, redis: {{ addr: 'redis://{node}' }} }}]\n"
+    ));
+    let of_node = format!("{{cache=\"shop\",node=\"{node}\"}}");
+    for series in [
+        "stampede_redis_poll_errors_total{cache=\"shop\",reason=\"timeout\"}",
+        "stampede_redis_poll_duration_seconds_count{cache=\"shop\"}",
+        "stampede_ttl_sampler_lookups_total{cache=\"shop\"}",
+        &format!("stampede_redis_keyspace_misses_total{of_node}"),
+        &format!("stampede_redis_up{of_node}"),
+    ] {
+        exporter.wait_for_metric(series, |value| value == 0.0);
+    }
+    assert_eq!(exporter.metric("stampede_redis_polls_total{cache=\"shop\"}"), Some(0.0));
+    assert_eq!(exporter.get("/-/ready").status, 503);
 }
 
 #[test]

@@ -72,6 +72,7 @@ fn a_lost_server_takes_its_ratios_baseline_and_ttls_with_it() {
         "stampede_redis_keyspace_misses_total",
         "stampede_redis_polls_total",
         "stampede_redis_poll_errors_total",
+        "stampede_ttl_sampler_lookups_total",
         "stampede_active",
     ] {
         assert!(there(name), "{name} should stay");

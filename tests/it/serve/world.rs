@@ -11,7 +11,7 @@ use stampede_exporter::signal::ttl::{
 };
 use stampede_exporter::signal::window::Signals;
 use stampede_exporter::snapshot::{
-    AppState, AppTotals, Histogram, NodeState, NodeTotals, Snapshot,
+    AppState, AppTotals, Histogram, NodeState, NodeTotals, SamplerTotals, Snapshot,
 };
 
 /// A cache name with all that a page has to escape.
@@ -73,6 +73,7 @@ pub fn catalog() -> Snapshot {
             excess_misses: 30_460.25,
         },
         ttl: Some(ttl()),
+        sampler: SamplerTotals { lookups: 86_400, odd_keys: 3, rounds: 7 },
         ..Snapshot::default()
     }
 }
@@ -104,6 +105,7 @@ pub fn lost() -> Snapshot {
             ..Verdict::default()
         },
         ttl: Some(ttl()),
+        sampler: SamplerTotals { lookups: 86_400, odd_keys: 3, rounds: 7 },
         ..Snapshot::default()
     }
 }

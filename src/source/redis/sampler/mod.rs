@@ -38,6 +38,7 @@ use crate::config::TtlConfig;
 use crate::reading::info::{Database, Info};
 use crate::signal::counters::OwnLookups;
 use crate::signal::ttl::{Estimator, Groups, Rounds, TtlPicture};
+use crate::snapshot::SamplerTotals;
 
 /// Keys in one pipeline at an ordinary pace: about 30 µs of the server's time.
 const SLICE_KEYS: f64 = 20.0;
@@ -201,6 +202,12 @@ impl Sampler {
     /// Keys due in the coming second over the mean rate; see [`TtlPicture::due_ratio`].
     pub fn due_ratio(&mut self, now: f64) -> Option<f64> {
         self.picture(now)?.due_ratio
+    }
+
+    /// What it did so far.
+    pub fn totals(&self) -> SamplerTotals {
+        let rounds = self.rounds().complete;
+        SamplerTotals { lookups: self.lookups, odd_keys: self.odd, rounds }
     }
 
     /// How far the rounds have got.
