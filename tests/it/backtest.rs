@@ -178,10 +178,7 @@ fn time_that_does_not_move_on_is_an_error_with_its_line() {
     lines.swap(880, 881);
     let outcome = replay_text(&lines.join("\n"), true);
     let error = outcome.result.as_ref().expect_err("unsorted").to_string();
-    assert!(
-        error.contains("line 882: time 1700000879 does not come after 1700000880"),
-        "{error}"
-    );
+    assert!(error.contains("line 882: time 1700000879 does not come after 1700000880"), "{error}");
     assert_eq!(outcome.json().len(), 1, "what was over before stands");
 }
 
