@@ -25,7 +25,8 @@ struct Scene {
 }
 
 impl Scene {
-    /// 2000 requests a second, 30 % of them for one key whose load takes 3 s, warmed up.
+    /// 500 requests a second, 30 % of them for one key whose load takes 3 s, warmed up. A machine
+    /// that also builds holds that much.
     fn start(protections: &str) -> Scene {
         let redis = Redis::start();
         let protections: Protections = protections.parse().unwrap();
@@ -35,7 +36,7 @@ impl Scene {
             scenario: Scenario::HotKey,
             target: Target::Given { server, foreign: ForeignData::Refuse },
             protections: vec![protections.clone()],
-            rate: 2000.0,
+            rate: 500.0,
             keys: 500,
             hot_share: 0.3,
             // Longer than any test: entries run out when the test says so.
@@ -127,9 +128,9 @@ fn a_hot_key_is_one_incident_from_start_to_end() {
         "{counted:?} {}",
         scene.exporter.get("/api/v1/incidents").body
     );
-    // 600 requests a second for a key that is away for 3 s.
+    // 150 requests a second for a key that is away for 3 s.
     let excess = scene.exporter.metric("stampede_excess_misses_total{cache=\"drill\"}").unwrap();
-    assert!((1200.0..=2400.0).contains(&excess), "{excess}");
+    assert!((300.0..=600.0).contains(&excess), "{excess}");
 }
 
 #[test]
@@ -140,7 +141,7 @@ fn a_hot_key_with_one_flight_is_no_incident() {
     let before = loads().unwrap();
     scene.expire_the_hot_key();
     let coalesced = "stampede_app_loads_coalesced_total{cache=\"drill\",app=\"service\"}";
-    scene.exporter.wait_for_metric(coalesced, |shared| shared > 100.0);
+    scene.exporter.wait_for_metric(coalesced, |shared| shared > 50.0);
     scene.wait_for_polls(QUIET_POLLS);
     assert!(loads().unwrap() > before, "the key was loaded again");
     assert_eq!((scene.active(), scene.incidents()), (false, 0.0), "{}", scene.exporter.log());
