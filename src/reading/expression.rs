@@ -12,7 +12,7 @@
 //! its selectors that the page has: libraries rename their counters. `or 0` says that a series
 //! which the page lacks counts nothing; without it the counter is unknown.
 
-use regex::Regex;
+use regex_lite::Regex;
 
 use crate::reading::page::Series;
 

@@ -13,7 +13,7 @@ const DOORS: [(&str, &[&str]); 17] = [
     ("memchr", &["src/trace/"]),
     ("prometheus", &["src/serve/metrics"]),
     ("redis", &["src/source/redis/", "src/drill/"]),
-    ("regex", &["src/reading/"]),
+    ("regex_lite", &["src/reading/"]),
     ("reqwest", &["src/source/app.rs", "src/backtest/"]),
     ("rustls", &["src/source/"]),
     ("serde_yaml", &["src/config/"]),
