@@ -37,7 +37,7 @@ fn execute(command: Command) -> anyhow::Result<()> {
         Command::Run(source, flags) => {
             let config = source.load(&flags)?;
             log_to_stderr(config.log);
-            let runtime = runtime()?;
+            let runtime = one_thread()?;
             let result = runtime.block_on(run(config, move || source.load(&flags)));
             // A name that is being resolved or a file that is being read cannot be cancelled, and
             // must not hold up the end.
@@ -70,7 +70,7 @@ fn look(options: &ttl_command::Options) -> anyhow::Result<()> {
     let mut nobody = std::io::sink();
     let mut terminal = std::io::stderr();
     let progress: &mut dyn Write = if terminal.is_terminal() { &mut terminal } else { &mut nobody };
-    Ok(runtime()?.block_on(ttl_command::run(options, &mut std::io::stdout(), progress))?)
+    Ok(one_thread()?.block_on(ttl_command::run(options, &mut std::io::stdout(), progress))?)
 }
 
 /// Drills until the end or a signal, which cleans up too.
@@ -97,7 +97,16 @@ fn show(options: stampede_exporter::demo::Options) -> anyhow::Result<()> {
     })
 }
 
-/// Two threads: one may parse a large page while the other answers.
+/// One thread is plenty for a poll a second, answers a scrape without waking another, and keeps one
+/// heap. What may take long, names and files, has threads of its own.
+fn one_thread() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the program")
+}
+
+/// Two threads: what makes load and what watches it.
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
