@@ -92,6 +92,7 @@ pub(crate) struct Level {
     last: Option<(f64, f64)>,
     dispersion: f64,
     doubted_dispersion: f64,
+    wander: f64,
     relative_variance: f64,
 }
 
@@ -220,6 +221,7 @@ impl Level {
         let fade = (-seconds / thresholds.wander_half_life).exp2();
         self.blocks = self.blocks * fade + weight * wander;
         self.block_weight = self.block_weight * fade + weight;
+        self.wander = self.current_wander(thresholds);
     }
 
     fn current_dispersion(&self) -> f64 {
@@ -234,7 +236,7 @@ impl Level {
         1.0 + 2.0 * (2.0 / (DISPERSION_PRIOR_WEIGHT + self.square_weight)).sqrt()
     }
 
-    fn wander(&self, thresholds: &Thresholds) -> f64 {
+    fn current_wander(&self, thresholds: &Thresholds) -> f64 {
         let prior = WANDER_PRIOR_BLOCKS * thresholds.wander_prior.powi(2);
         let seen = (prior + self.blocks) / (WANDER_PRIOR_BLOCKS + self.block_weight);
         let lowest = thresholds.wander_lowest.powi(2);
@@ -243,18 +245,18 @@ impl Level {
 
     /// Variance relative to the square of the mean: the wander, and the uncertainty of the level.
     fn relative(&self, thresholds: &Thresholds) -> f64 {
-        thresholds.wander_safety * self.wander(thresholds)
-            + self.dispersion / (self.events + UNSEEN)
+        thresholds.wander_safety * self.wander + self.dispersion / (self.events + UNSEEN)
     }
 
     fn refresh(&mut self, thresholds: &Thresholds) {
         self.dispersion = self.current_dispersion();
         self.doubted_dispersion = self.dispersion * self.doubt();
+        self.wander = self.current_wander(thresholds);
         self.relative_variance = self.relative(thresholds);
     }
 
-    fn spread(&self, thresholds: &Thresholds) -> Spread {
-        Spread { dispersion: self.dispersion, wander: self.wander(thresholds) }
+    fn spread(&self) -> Spread {
+        Spread { dispersion: self.dispersion, wander: self.wander }
     }
 
     fn restored(events: f64, exposure: f64, spread: Spread, thresholds: &Thresholds) -> Level {
@@ -276,6 +278,8 @@ impl Level {
     }
 }
 
+/// Hits are judged from `high_miss_ratio` on, and so learned from this part of it on.
+const HITS_FROM: f64 = 0.5;
 /// What is left of the trust in a level that was taken over at once.
 const REBASE_TRUST: f64 = 0.25;
 
@@ -284,7 +288,7 @@ const REBASE_TRUST: f64 = 0.25;
 pub(crate) struct Baseline {
     /// Misses given lookups.
     pub(crate) misses: Level,
-    /// Hits given lookups.
+    /// Hits given lookups, learned where lost hits may have to be judged.
     pub(crate) hits: Level,
     /// Seconds of learning so far.
     pub(crate) seconds: f64,
@@ -301,7 +305,9 @@ impl Baseline {
     pub(crate) fn learn(&mut self, lookups: Lookups, fade: &Fade, thresholds: &Thresholds) {
         let total = lookups.total();
         self.misses.learn(lookups.misses, total, fade, thresholds);
-        self.hits.learn(lookups.hits, total, fade, thresholds);
+        if self.misses.ratio() >= HITS_FROM * thresholds.high_miss_ratio {
+            self.hits.learn(lookups.hits, total, fade, thresholds);
+        }
         self.seconds += fade.seconds;
     }
 
@@ -323,13 +329,13 @@ impl Baseline {
     }
 
     /// What has been learned, `None` before anything was.
-    pub(crate) fn learned(&self, thresholds: &Thresholds) -> Option<Learned> {
+    pub(crate) fn learned(&self) -> Option<Learned> {
         Some(Learned {
             seconds: self.seconds,
             miss_ratio: self.miss_ratio()?,
             lookups: self.misses.exposure,
-            misses: self.misses.spread(thresholds),
-            hits: self.hits.spread(thresholds),
+            misses: self.misses.spread(),
+            hits: self.hits.spread(),
         })
     }
 
@@ -393,8 +399,7 @@ mod tests {
         // A third up and down, for a minute each: one ninth.
         let swing = |second: u32| if (second / 60).is_multiple_of(2) { 20.0 } else { 40.0 };
         let level = learned((0..6000).map(swing));
-        let wander = level.wander(&Thresholds::default());
-        assert!((0.08..0.13).contains(&wander), "{wander}");
+        assert!((0.08..0.13).contains(&level.wander), "{}", level.wander);
         assert!(level.dispersion() < 1.5, "{}", level.dispersion());
     }
 
@@ -421,7 +426,7 @@ mod tests {
         for _ in 0..600 {
             baseline.learn(Lookups { hits: 970.0, misses: 30.0 }, &fade, &thresholds);
         }
-        let learned = baseline.learned(&thresholds).unwrap();
+        let learned = baseline.learned().unwrap();
         let back = Baseline::restored(&learned, thresholds.half_life, &thresholds).unwrap();
         assert!((back.miss_ratio().unwrap() - 0.03).abs() < 1e-4);
         let trust = back.misses.exposure() / baseline.misses.exposure();

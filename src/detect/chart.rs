@@ -6,7 +6,7 @@
 //! changes of any size invisible to it.
 
 use crate::detect::Thresholds;
-use crate::detect::baseline::{Baseline, Fade};
+use crate::detect::baseline::{Baseline, Fade, Level};
 use crate::detect::evidence::Streams;
 use crate::detect::ladder::{Ladder, Rung};
 use crate::detect::statistic;
@@ -129,8 +129,14 @@ impl Chart {
         let mut found = Assessment::default();
         let Some(ratio) = self.baseline.miss_ratio() else { return found };
         let lines = if corroborated { &self.corroborated_lines } else { &self.lines };
+        let usual = Normal::new(&self.baseline, ratio, thresholds);
         let fresh = now - self.local_end <= LOCAL_FRESH * thresholds.local_window;
         let local = self.local.miss_ratio().filter(|_| fresh);
+        // Both are judged on the same side, whichever side the slow level is on.
+        let local = local
+            .map(|ratio| Normal::new(&self.local, ratio, thresholds))
+            .filter(|local| local.high == usual.high);
+        let relief = streams.relief();
         for stretch in self.ladder.stretches() {
             if stretch.polls > 1 && stretch.seconds > thresholds.longest_window {
                 break;
@@ -138,23 +144,28 @@ impl Chart {
             if stretch.misses <= ratio * stretch.lookups {
                 continue;
             }
-            let evidence = |stretch| strength(&self.baseline, ratio, stretch, lines, thresholds);
-            let mut strength = evidence(&stretch);
+            let unspared = relief.unspared(&stretch, ratio);
+            let sudden = local.as_ref().filter(|_| stretch.seconds <= thresholds.local_window);
+            let least = found.score * lines.lowest;
+            if unspared.is_none()
+                && usual.below(&stretch, least.min(found.suspicion * lines.lowest))
+                && sudden.is_none_or(|local| local.below(&stretch, least))
+            {
+                continue;
+            }
+            let mut strength = usual.strength(&stretch, lines);
             found.suspicion = found.suspicion.max(strength);
-            let unspared = streams.unspared(&stretch, ratio);
             if let Some(unspared) = &unspared {
-                strength = evidence(unspared);
+                strength = usual.strength(unspared, lines);
             }
             let judged = unspared.unwrap_or(stretch);
             let excess = judged.misses - ratio * judged.lookups;
             if excess <= 0.0 {
                 continue;
             }
-            let sudden = local.filter(|_| stretch.seconds <= thresholds.local_window);
             let least = strength.max(found.score);
-            let against_local = sudden.and_then(|local| {
-                strength_against_local(&self.local, local, ratio, &judged, least, lines, thresholds)
-            });
+            let against_local = sudden
+                .and_then(|local| strength_against_local(local, &judged, least, lines, thresholds));
             let strength = strength.max(against_local.unwrap_or(0.0));
             if strength > found.score {
                 let effect = effect(&judged, &self.baseline, excess, strength, lines, thresholds);
@@ -175,8 +186,8 @@ impl Chart {
         thresholds: &Thresholds,
     ) -> Option<f64> {
         let ratio = self.baseline.miss_ratio()?;
-        let stretch = streams.unspared(stretch, ratio).unwrap_or(*stretch);
-        let judged = judge(&self.baseline, ratio, &stretch, thresholds);
+        let stretch = streams.relief().unspared(stretch, ratio).unwrap_or(*stretch);
+        let judged = Normal::new(&self.baseline, ratio, thresholds).judge(&stretch);
         Some(statistic::probability(judged.count, judged.mean, judged.variance))
     }
 
@@ -189,7 +200,7 @@ impl Chart {
     /// baseline, scatter and what was spared the backend aside.
     pub(crate) fn quiet(&self, stretch: &Rung, streams: &Streams, thresholds: &Thresholds) -> bool {
         let Some(ratio) = self.baseline.miss_ratio() else { return true };
-        let stretch = streams.unspared(stretch, ratio).unwrap_or(*stretch);
+        let stretch = streams.relief().unspared(stretch, ratio).unwrap_or(*stretch);
         let total = stretch.lookups;
         let (level, mean, least) = if ratio < thresholds.high_miss_ratio {
             (&self.baseline.misses, ratio * total, needed(ratio, thresholds) * total)
@@ -202,57 +213,71 @@ impl Chart {
     }
 }
 
-/// What the stretch held against what was to be expected. Hits that are missing are misses, and
-/// misses have the heavy tail upwards: so lost hits are mirrored to the same side.
-fn judge(baseline: &Baseline, ratio: f64, stretch: &Rung, thresholds: &Thresholds) -> Judged {
-    let excess = stretch.misses - ratio * stretch.lookups;
-    let (level, mean) = if ratio < thresholds.high_miss_ratio {
-        (&baseline.misses, ratio * stretch.lookups)
-    } else {
-        (&baseline.hits, (1.0 - ratio) * stretch.lookups)
-    };
-    Judged { count: mean + excess, mean, variance: level.variance(mean) }
+/// What is normal, on the side on which it is judged. Hits that are missing are misses, and misses
+/// have the heavy tail upwards: so lost hits are mirrored to the same side.
+#[derive(Debug, Clone, Copy)]
+struct Normal<'a> {
+    baseline: &'a Baseline,
+    level: &'a Level,
+    ratio: f64,
+    /// Whether lost hits are judged.
+    high: bool,
+    /// Events to be expected in a lookup.
+    per_lookup: f64,
 }
 
-/// Evidence over line.
-fn strength(
-    baseline: &Baseline,
-    ratio: f64,
-    stretch: &Rung,
-    lines: &Lines,
-    thresholds: &Thresholds,
-) -> f64 {
-    let judged = judge(baseline, ratio, stretch, thresholds);
-    let distance = judged.count - judged.mean;
-    let gaussian = 0.5 * distance * distance / judged.variance;
-    if gaussian < FAR_BELOW * lines.lowest {
-        gaussian / lines.lowest
-    } else {
-        let exponent = statistic::exponent(judged.count, judged.mean, judged.variance);
-        exponent / lines.at(stretch.seconds)
+impl<'a> Normal<'a> {
+    fn new(baseline: &'a Baseline, ratio: f64, thresholds: &Thresholds) -> Normal<'a> {
+        let high = ratio >= thresholds.high_miss_ratio;
+        let (level, per_lookup) =
+            if high { (&baseline.hits, 1.0 - ratio) } else { (&baseline.misses, ratio) };
+        Normal { baseline, level, ratio, high, per_lookup }
+    }
+
+    fn judge(&self, stretch: &Rung) -> Judged {
+        let excess = stretch.misses - self.ratio * stretch.lookups;
+        let mean = self.per_lookup * stretch.lookups;
+        Judged { count: mean + excess, mean, variance: self.level.variance(mean) }
+    }
+
+    /// Whether the evidence is certainly no more than `nats`: the exponent never exceeds that of the
+    /// Gaussian, whose tail is lighter.
+    fn below(&self, stretch: &Rung, nats: f64) -> bool {
+        let excess = stretch.misses - self.ratio * stretch.lookups;
+        let variance = self.level.variance(self.per_lookup * stretch.lookups);
+        excess <= 0.0 || 0.5 * excess * excess <= nats * variance
+    }
+
+    /// Evidence over line.
+    fn strength(&self, stretch: &Rung, lines: &Lines) -> f64 {
+        let judged = self.judge(stretch);
+        let distance = judged.count - judged.mean;
+        let gaussian = 0.5 * distance * distance / judged.variance;
+        if gaussian < FAR_BELOW * lines.lowest {
+            gaussian / lines.lowest
+        } else {
+            let exponent = statistic::exponent(judged.count, judged.mean, judged.variance);
+            exponent / lines.at(stretch.seconds)
+        }
     }
 }
 
 /// Evidence over line against the last minute, of a stretch that is a stampede against it too;
 /// `None` if it is no more than `least`.
 fn strength_against_local(
-    local: &Baseline,
-    local_ratio: f64,
-    ratio: f64,
+    local: &Normal<'_>,
     stretch: &Rung,
     least: f64,
     lines: &Lines,
     thresholds: &Thresholds,
 ) -> Option<f64> {
-    // Both are judged on the same side, whichever side the slow level is on.
-    let high = thresholds.high_miss_ratio;
-    let excess = stretch.misses - local_ratio * stretch.lookups;
-    if excess <= 0.0 || (local_ratio < high) != (ratio < high) {
+    let excess = stretch.misses - local.ratio * stretch.lookups;
+    if excess <= 0.0 {
         return None;
     }
-    let strength = strength(local, local_ratio, stretch, lines, thresholds);
+    let strength = local.strength(stretch, lines);
     (strength > least)
-        .then(|| strength.min(effect(stretch, local, excess, strength, lines, thresholds)))
+        .then(|| strength.min(effect(stretch, local.baseline, excess, strength, lines, thresholds)))
 }
 
 /// Scatter that a quiet poll may show, standard deviations.

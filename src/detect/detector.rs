@@ -129,7 +129,7 @@ impl Detector {
 
     /// What it has learned, to go on after a restart.
     pub fn state(&self) -> State {
-        let learned = |source| self.charts.get(source).baseline.learned(&self.thresholds);
+        let learned = |source| self.charts.get(source).baseline.learned();
         let recent = |episode: &&Episode| self.clock - episode.ended < self.thresholds.merge_within;
         let episode = self.episode.as_ref().or(self.last.as_ref().filter(recent));
         State {
@@ -170,13 +170,15 @@ impl Detector {
             }
         }
 
+        let sum;
         let recent = if facts.is_bare() {
-            facts
+            &facts
         } else {
-            self.history.since(self.clock - WITNESS_SECONDS.max(sample.dt))
+            sum = self.history.since(self.clock - WITNESS_SECONDS.max(sample.dt));
+            &sum
         };
         let source = self.deciding(&facts);
-        let scores = self.streams.scores(&recent, &self.thresholds);
+        let scores = self.streams.scores(recent, &self.thresholds);
         let corroborated = self.explained().is_some() || self.wave_is_due() || scores.corroborate();
         let assessment = if facts.lookups.get(source).is_some() {
             self.charts.get(source).assess(
@@ -200,7 +202,7 @@ impl Detector {
                 });
         }
 
-        let calls_fail = self.calls_fail(&facts, &recent, scores.of(Stream::Errors).unwrap_or(0.0));
+        let calls_fail = self.calls_fail(&facts, recent, scores.of(Stream::Errors).unwrap_or(0.0));
         let misses_rise = self.alarm(&assessment, corroborated, verdict.ready);
         verdict.score = assessment.score.max(if calls_fail { 1.0 } else { 0.0 });
         let poll = Poll { sample, elapsed, facts: &facts, source };
@@ -331,10 +333,10 @@ impl Detector {
             0
         };
         let line =
-            self.thresholds.false_alarm_interval.ln() / self.thresholds.corroboration.max(1.0);
+            || self.thresholds.false_alarm_interval.ln() / self.thresholds.corroboration.max(1.0);
         self.failing_calls >= 2
-            || (self.failing_calls == 1 && surprise >= self.thresholds.immediate * line)
-            || (lately >= self.thresholds.least_error_share && surprise >= line)
+            || (self.failing_calls == 1 && surprise >= self.thresholds.immediate * line())
+            || (lately >= self.thresholds.least_error_share && surprise >= line())
     }
 
     /// Nothing is learned from an incident, nor from what may become one, for a while. While too

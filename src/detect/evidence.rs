@@ -159,7 +159,9 @@ impl Streams {
 
     /// Learns one stretch of time.
     pub(crate) fn learn(&mut self, facts: &Facts, fade: &Fade, thresholds: &Thresholds) {
-        let slots = STREAMS.iter().zip(&mut self.levels).zip(&mut self.seconds);
+        // Where nothing but lookups is known, there is only the traffic to learn.
+        let known = if facts.is_bare() { Stream::Traffic as usize } else { 0 };
+        let slots = STREAMS.iter().zip(&mut self.levels).zip(&mut self.seconds).skip(known);
         for ((stream, level), seconds) in slots {
             if let Some((events, exposure)) = stream.count(facts) {
                 level.learn(events, exposure, fade, thresholds);
@@ -258,8 +260,16 @@ impl Streams {
 
     /// All scores over a stretch of time.
     pub(crate) fn scores(&self, facts: &Facts, thresholds: &Thresholds) -> Scores {
+        if facts.is_bare() {
+            return Scores::default();
+        }
+        let score = |stream| match stream {
+            // Nobody asks for these.
+            Stream::Expired | Stream::Traffic | Stream::Spared => None,
+            _ => self.score(stream, facts, thresholds),
+        };
         Scores {
-            streams: STREAMS.map(|stream| self.score(stream, facts, thresholds)),
+            streams: STREAMS.map(score),
             tail: self.tail_score(facts),
             share: self.share_score(facts),
             due: self.due_score(facts, thresholds),
@@ -274,7 +284,7 @@ impl Streams {
 }
 
 /// What all streams say about one stretch of time.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Scores {
     streams: [Option<f64>; STREAMS.len()],
     tail: Option<f64>,

@@ -79,15 +79,35 @@ impl Ladder {
     }
 
     /// Every stretch that ends with the newest poll, shortest first.
-    pub(crate) fn stretches(&self) -> impl Iterator<Item = Rung> {
-        let rungs = self.rungs.iter().zip(&self.filled);
-        rungs.flat_map(|(rungs, &filled)| rungs.iter().take(filled)).scan(
-            None,
-            |sum: &mut Option<Rung>, rung| {
-                *sum = Some(sum.map_or(*rung, |sum| sum.after(rung)));
-                *sum
-            },
-        )
+    pub(crate) fn stretches(&self) -> Stretches<'_> {
+        Stretches { ladder: self, size: 0, place: 0, sum: Rung::default() }
+    }
+}
+
+/// Sums over the newest polls, each longer by a rung than the one before.
+#[derive(Debug, Clone)]
+pub(crate) struct Stretches<'a> {
+    ladder: &'a Ladder,
+    size: usize,
+    place: usize,
+    sum: Rung,
+}
+
+impl Iterator for Stretches<'_> {
+    type Item = Rung;
+
+    fn next(&mut self) -> Option<Rung> {
+        if self.place >= *self.ladder.filled.get(self.size)? {
+            // What was ever merged leaves no size empty below it.
+            (self.size, self.place) = (self.size + 1, 0);
+            if *self.ladder.filled.get(self.size)? == 0 {
+                return None;
+            }
+        }
+        let rung = self.ladder.rungs.get(self.size)?.get(self.place)?;
+        self.place += 1;
+        self.sum = self.sum.after(rung);
+        Some(self.sum)
     }
 }
 

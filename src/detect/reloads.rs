@@ -15,25 +15,42 @@ const MOSTLY: f64 = 0.5;
 /// Scatter that loads may show before they count as extra, standard deviations.
 const LOADS_DEVIATIONS: f64 = 2.0;
 
+/// What is usual for the counts that tell which misses reach the backend.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Relief<'a> {
+    streams: &'a Streams,
+    /// Misses spared in a lookup.
+    spared: f64,
+}
+
 impl Streams {
+    /// What is usual now.
+    pub(crate) fn relief(&self) -> Relief<'_> {
+        Relief { streams: self, spared: self.level(Stream::Spared).ratio() }
+    }
+}
+
+impl Relief<'_> {
     /// What a stretch comes to without the misses that were spared the backend, where those are
     /// most of what it has beyond `ratio`; `None` where every miss counts.
     pub(crate) fn unspared(&self, stretch: &Rung, ratio: f64) -> Option<Rung> {
+        if stretch.spared <= 0.0 {
+            return None;
+        }
         let excess = stretch.misses - ratio * stretch.lookups;
-        let level = |stream| self.level(stream);
-        let spared = stretch.spared - level(Stream::Spared).mean(stretch.lookups);
+        let spared = stretch.spared - self.spared * stretch.lookups;
         if spared <= 0.0 || excess <= 0.0 || spared < MOSTLY * excess {
             return None;
         }
         // Who waits for a lock looks again and again, which are no requests.
-        let usual = level(Stream::Traffic).mean(stretch.seconds);
+        let usual = self.streams.level(Stream::Traffic).mean(stretch.seconds);
         let lookups = if usual > 0.0 {
             usual.max(stretch.lookups - spared).min(stretch.lookups)
         } else {
             stretch.lookups
         };
         let mean = ratio * lookups;
-        let loads = level(Stream::Loads);
+        let loads = self.streams.level(Stream::Loads);
         // What is not known yet is one load a miss.
         let usual_loads = if loads.exposure() > 0.0 { loads.mean(lookups) } else { mean };
         let certain =
