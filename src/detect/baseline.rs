@@ -155,6 +155,18 @@ impl Level {
         self.doubted_dispersion * mean + self.relative_variance * mean * mean
     }
 
+    /// Variance of a count with `exposure` whose expectation is put at `mean`, however little was
+    /// seen. Having seen nothing in a long time is knowing well that there is no more than that.
+    pub(crate) fn variance_at_least(&self, mean: f64, exposure: f64) -> f64 {
+        if mean <= self.mean(exposure) {
+            return self.variance(mean);
+        }
+        let events = mean / exposure * self.exposure;
+        let unsure = |events: f64| self.dispersion / (events + UNSEEN);
+        let relative = self.relative_variance - unsure(self.events) + unsure(events);
+        self.doubted_dispersion * mean + relative * mean * mean
+    }
+
     /// Variance over mean from poll to poll.
     pub(crate) fn dispersion(&self) -> f64 {
         self.dispersion

@@ -208,7 +208,7 @@ impl Streams {
         let level = &self.levels[stream as usize];
         let rise = if mean > 0.0 { (events / mean - 1.0) / LEAST_RISE } else { f64::INFINITY };
         let effect = rise.min((events - mean) / LEAST_EVENTS);
-        let variance = level.variance(mean);
+        let variance = level.variance_at_least(mean, exposure);
         let gaussian = 0.5 * (events - mean) * (events - mean) / variance;
         let evidence = if effect < FAR_BELOW || gaussian < FAR_BELOW * line {
             gaussian
