@@ -148,6 +148,20 @@ fn a_hot_key_with_one_flight_is_no_incident() {
 }
 
 #[test]
+fn a_hot_key_behind_a_lock_is_contention_and_no_incident() {
+    let scene = Scene::start("mutex");
+    let contention = "stampede_lock_contention_ratio{cache=\"drill\"}";
+    let loads =
+        || scene.exporter.metric("stampede_app_loads_total{cache=\"drill\",app=\"service\"}");
+    let before = loads().unwrap();
+    scene.expire_the_hot_key();
+    scene.exporter.wait_for_metric(contention, |ratio| ratio > 0.5);
+    scene.wait_for_polls(QUIET_POLLS);
+    assert!(loads().unwrap() > before, "the key was loaded again");
+    assert_eq!((scene.active(), scene.incidents()), (false, 0.0), "{}", scene.exporter.log());
+}
+
+#[test]
 fn a_flush_under_load_is_a_cold_start() {
     let scene = Scene::start("none");
     assert_eq!(scene.redis.cli(&["FLUSHALL"]), "OK");
