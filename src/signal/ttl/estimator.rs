@@ -324,6 +324,7 @@ mod tests {
     use rand::{Rng, SeedableRng};
 
     use super::*;
+    use crate::detect::Thresholds;
 
     const NOW: f64 = 1_700_000_000.0;
 
@@ -499,7 +500,8 @@ mod tests {
         for second in 0..130 {
             let p = e.picture(NOW + f64::from(second));
             assert_eq!(p.waves, [], "after {second} s");
-            assert!(p.due_ratio.expect("a ratio") < 2.0, "after {second} s: {:?}", p.due_ratio);
+            let line = Thresholds::default().due_ratio;
+            assert!(p.due_ratio.expect("a ratio") < line, "after {second} s: {:?}", p.due_ratio);
         }
     }
 

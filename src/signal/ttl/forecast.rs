@@ -8,8 +8,9 @@ use super::wave;
 use super::{Forecast, Wave};
 
 /// What is due now counts at most as this many times the mean outside waves: it is uneven, and no
-/// evidence that something breaks.
-const CALM: f64 = 1.5;
+/// evidence that something breaks. It stays clear of the line from which on the detector takes it
+/// for a wave, 1.5 by default: at the line, every stampede of an uneven cache would be one.
+const CALM: f64 = 1.25;
 
 /// The shortest horizon for the mean rate, seconds; a space that runs out sooner is one wave.
 const MIN_HORIZON: f64 = 10.0;
