@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args};
 
 use super::{Command, Source};
-use crate::config::{Flags, LogFormat, LogLevel};
+use crate::config::{Flags, LISTEN_FORM, LogFormat, LogLevel};
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("source").args(["config", "redis"]).required(true))]
@@ -27,7 +27,7 @@ pub(super) struct RunArgs {
 
     /// Where to serve, IP:PORT; port 0 takes a free one and the log says which [default:
     /// 127.0.0.1:19121]
-    #[arg(long = "web.listen-address", value_name = "ADDRESS")]
+    #[arg(long = "web.listen-address", value_name = "ADDRESS", value_parser = listen_address)]
     listen_address: Option<SocketAddr>,
 
     /// The least important level to log [default: info]
@@ -68,6 +68,10 @@ impl RunArgs {
         };
         Command::Run(source, flags)
     }
+}
+
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("write {LISTEN_FORM}"))
 }
 
 fn log_level(text: &str) -> Result<LogLevel, String> {

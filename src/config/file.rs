@@ -44,14 +44,17 @@ pub(super) fn config(root: &Node, problems: &Problems) -> Config {
     }
 }
 
-/// Reads a listen address, from the file or from a flag.
+/// What a listen address looks like, in the file and as a flag.
+pub const LISTEN_FORM: &str =
+    "IP:PORT such as 127.0.0.1:19121 or [::]:19121, port 0 for a free one";
+
+/// Reads a listen address.
 pub(super) fn listen_address(node: &Node, problems: &Problems) -> Option<SocketAddr> {
-    const FORM: &str = "IP:PORT such as 127.0.0.1:19121 or [::]:19121, port 0 for a free one";
-    let text = fields::text(node, problems, FORM)?;
+    let text = fields::text(node, problems, LISTEN_FORM)?;
     text.parse()
         .map_err(|_| {
             let shown = quoted(&text);
-            problems.add(&node.path, format!("{shown} is not an address; write {FORM}"));
+            problems.add(&node.path, format!("{shown} is not an address; write {LISTEN_FORM}"));
         })
         .ok()
 }

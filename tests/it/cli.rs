@@ -49,7 +49,7 @@ fn wrong_arguments_end_with_2_and_leave_stdout_alone() {
         (&["--config.file", "x", "--redis.addr", "redis://h"], "cannot be used with"),
         (&["--config.file", "x", "--app.url", "http://h/"], "cannot be used with"),
         (&["--redis.addr", "redis://h", "--log.level", "loud"], "error, warn, info, debug, trace"),
-        (&["--redis.addr", "redis://h", "--web.listen-address", "nowhere"], "--web.listen-address"),
+        (&["--redis.addr", "redis://h", "--web.listen-address", ":1"], "write IP:PORT such as"),
     ];
     for (args, part) in cases {
         let output = program(args);

@@ -506,6 +506,17 @@ mod tests {
     }
 
     #[test]
+    fn nothing_due_is_a_plain_zero() {
+        let mut e = estimator(&[]);
+        e.observe_spaces(&space(1000.0, 1000.0));
+        for i in 0..1000 {
+            e.draw(NOW, 0, format!("k:{i}").as_bytes(), Some(500.0 + f64::from(i)));
+        }
+        let ratio = e.picture(NOW).due_ratio.expect("a ratio");
+        assert_eq!((ratio, ratio.is_sign_negative()), (0.0, false));
+    }
+
+    #[test]
     fn nothing_sampled_says_nothing() {
         let mut e = estimator(&[]);
         let p = e.picture(NOW);

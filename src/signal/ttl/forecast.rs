@@ -57,7 +57,8 @@ pub(super) fn due_ratio(now: f64, parts: &[Part], waves: &[&Wave]) -> Option<f64
     let mean = mean_rate(parts)?;
     let breaking = waves.iter().filter(|w| w.start <= now + 1.0 && w.end >= now);
     let width = smooth_width(parts, mean);
-    let keys: f64 = due(parts, width).map(|p| p.keys).sum();
+    // An empty sum is -0, which a person would read.
+    let keys = due(parts, width).fold(0.0, |keys, part| keys + part.keys);
     let calm = (keys / width / mean.keys).min(CALM);
     Some(breaking.map(|w| w.clustering_ratio).fold(calm, f64::max))
 }
