@@ -27,6 +27,11 @@ const JITTERED: f64 = 0.05;
 /// A wave of one second is one however near it is.
 const ALWAYS_NARROW: f64 = 1.0;
 
+/// A wave that has been announced may grow to this many times the width that it was allowed then:
+/// each sampled key can widen it a little. What grows further was the edge of something wide that
+/// was still being written.
+const WIDENING: f64 = 2.0;
+
 /// A deadline further off counts as this far, seconds: 100 years, beyond which it is a mistake.
 const MAX_TTL: f64 = 100.0 * 365.25 * 86_400.0;
 
@@ -67,6 +72,13 @@ struct Announced {
     /// Its highest second over the mean rate, the largest so far: as it comes near, the horizon
     /// that the mean is taken over shrinks to it.
     ratio: f64,
+}
+
+impl Announced {
+    /// How wide it may be, seconds, by how far off it was when it was announced.
+    fn widest(&self) -> f64 {
+        WIDENING * narrow(self.start - self.since)
+    }
 }
 
 /// Turns sampled deadlines into a [`TtlPicture`]. Time is Unix seconds and never runs back.
@@ -197,8 +209,8 @@ impl Estimator {
             let found = wave::scan(&times, level * STAYING);
             for span in &found {
                 let known = before().find(|a| overlaps(a, now, span));
-                let narrow = (JITTERED * span.from).max(ALWAYS_NARROW);
-                if known.is_some() || (span.chance <= level && span.to - span.from <= narrow) {
+                let width = known.map_or_else(|| narrow(span.from), Announced::widest);
+                if span.to - span.from <= width && (known.is_some() || span.chance <= level) {
                     waves.push(Announced {
                         group: view.group,
                         start: now + span.from,
@@ -259,6 +271,11 @@ struct View {
     /// `None` for all together.
     group: Option<u16>,
     parts: Vec<Part>,
+}
+
+/// How wide a wave may be that comes in so many seconds.
+fn narrow(ahead: f64) -> f64 {
+    (JITTERED * ahead).max(ALWAYS_NARROW)
 }
 
 fn overlaps(announced: &Announced, now: f64, span: &Span) -> bool {
@@ -502,6 +519,30 @@ mod tests {
             assert_eq!(p.waves, [], "after {second} s");
             let line = Thresholds::default().due_ratio;
             assert!(p.due_ratio.expect("a ratio") < line, "after {second} s: {:?}", p.due_ratio);
+        }
+    }
+
+    /// A cache that is filled from nothing at an even rate, 1000 keys a second with 120 s each. Its
+    /// first seconds look like a wave, for nothing is written yet that would come after it. Once
+    /// the keys lie over more than a tenth of the 119 s that it was announced ahead, it is none.
+    #[test]
+    fn a_wave_that_grows_wide_is_one_no_longer() {
+        let mut e = estimator(&[]);
+        let mut rng = SmallRng::seed_from_u64(1);
+        for second in 1..120_u32 {
+            let now = NOW + f64::from(second);
+            let written = second * 1000;
+            e.observe_spaces(&space(f64::from(written), f64::from(written)));
+            for _ in 0..100 {
+                let key = rng.random_range(0..written);
+                let at = NOW + 120.0 + f64::from(key) / 1000.0;
+                e.draw(now, 0, format!("p:{key}").as_bytes(), Some(at - now));
+            }
+            let p = e.picture(now);
+            if second <= 5 || second > 12 {
+                let waves = usize::from(second <= 5);
+                assert_eq!(p.waves.len(), waves, "after {second} s: {:?}", p.waves);
+            }
         }
     }
 
