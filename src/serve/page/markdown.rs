@@ -3,9 +3,9 @@
 
 use super::html::Html;
 
-/// Adds a text to a page; `runbooks` is the path from the page to the runbooks.
-pub(super) fn render(page: &mut Html, markdown: &str, runbooks: &'static str) {
-    let mut writer = Writer { page, runbooks, open: Block::None, text: String::new() };
+/// Adds a runbook to a page that is served beside the other runbooks.
+pub(super) fn render(page: &mut Html, markdown: &str) {
+    let mut writer = Writer { page, open: Block::None, text: String::new() };
     for line in markdown.lines() {
         writer.line(line);
     }
@@ -36,7 +36,6 @@ enum List {
 
 struct Writer<'a> {
     page: &'a mut Html,
-    runbooks: &'static str,
     open: Block,
     /// The running paragraph or list item, lines joined.
     text: String,
@@ -54,7 +53,7 @@ impl Writer<'_> {
         } else if let Some((level, heading)) = heading(line) {
             self.close();
             self.page.raw(if level == 1 { "<h1>" } else { "<h2>" });
-            inline(self.page, self.runbooks, heading);
+            inline(self.page, heading);
             self.page.raw(if level == 1 { "</h1>\n" } else { "</h2>\n" });
         } else if line.starts_with('|') {
             self.row(trimmed);
@@ -120,7 +119,7 @@ impl Writer<'_> {
             self.page.raw("<div class=\"wide\"><table><thead><tr>");
             for cell in cells() {
                 self.page.raw("<th>");
-                inline(self.page, self.runbooks, cell);
+                inline(self.page, cell);
                 self.page.raw("</th>");
             }
             self.page.raw("</tr></thead><tbody>\n");
@@ -129,7 +128,7 @@ impl Writer<'_> {
             self.page.raw("<tr>");
             for cell in cells() {
                 self.page.raw("<td>");
-                inline(self.page, self.runbooks, cell);
+                inline(self.page, cell);
                 self.page.raw("</td>");
             }
             self.page.raw("</tr>\n");
@@ -139,7 +138,7 @@ impl Writer<'_> {
     /// Writes the running text out.
     fn flush(&mut self) {
         let text = std::mem::take(&mut self.text);
-        inline(self.page, self.runbooks, text.trim());
+        inline(self.page, text.trim());
     }
 
     fn close(&mut self) {
@@ -170,7 +169,7 @@ fn numbered(line: &str) -> Option<&str> {
 }
 
 /// Text with `code`, **bold** and links; a mark without its partner is a character.
-fn inline(page: &mut Html, runbooks: &'static str, mut text: &str) {
+fn inline(page: &mut Html, mut text: &str) {
     while let Some(at) = text.find(['`', '*', '[']) {
         let (before, rest) = text.split_at(at);
         page.text(before);
@@ -179,11 +178,11 @@ fn inline(page: &mut Html, runbooks: &'static str, mut text: &str) {
             after
         } else if let Some((bold, after)) = between(rest, "**", "**") {
             page.raw("<strong>");
-            inline(page, runbooks, bold);
+            inline(page, bold);
             page.raw("</strong>");
             after
         } else if let Some((label, name, after)) = link(rest) {
-            page.raw("<a href=\"").raw(runbooks).text(name).raw("\">").text(label).raw("</a>");
+            page.raw("<a href=\"").text(name).raw("\">").text(label).raw("</a>");
             after
         } else {
             // All three marks are one byte long.
@@ -213,7 +212,7 @@ mod tests {
 
     fn html(markdown: &str) -> String {
         let mut page = Html::default();
-        render(&mut page, markdown, "");
+        render(&mut page, markdown);
         page.into_string()
     }
 

@@ -69,7 +69,7 @@ pub(super) fn runbook(name: &str, markdown: &str) -> String {
     );
     page.text(name).raw(" · runbook</title>\n</head>\n<body class=\"runbook\">\n");
     page.raw("<p><a href=\"../\">← all caches</a></p>\n");
-    markdown::render(&mut page, markdown, "");
+    markdown::render(&mut page, markdown);
     page.raw("</body>\n</html>\n");
     page.into_string()
 }
