@@ -40,6 +40,15 @@ pub enum Output {
     Json,
 }
 
+/// No time of a drill is longer: it is a fire drill, and sums of its times must stay times.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+/// Keys beyond these take gigabytes for their books alone.
+const MOST_KEYS: u32 = 10_000_000;
+/// Each process has its own filter, flights and limits.
+const MOST_PROCESSES: usize = 1000;
+/// The longest value that Redis takes.
+const LARGEST_VALUE: usize = 512 << 20;
+
 /// A drill, with the defaults of `--help`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
@@ -49,17 +58,18 @@ pub struct Options {
     pub protections: Vec<Protections>,
     /// Where.
     pub target: Target,
-    /// Requests a second, above zero.
+    /// Requests a second, above zero and at most a million.
     pub rate: f64,
     /// How they are spread over time.
     pub arrivals: Arrivals,
-    /// Keys that exist, at least one.
+    /// Keys that exist, from one to ten million.
     pub keys: u32,
     /// Exponent of Zipf's law over the keys; 0 makes all equally popular.
     pub zipf: f64,
     /// Share of the requests for the hot key, 0 to 1. Only in the scenario `hot_key`.
     pub hot_share: f64,
-    /// Time of load; the scenario strikes after [`Options::LEAD`] of it.
+    /// Time of load, at most a day as every other time here; the scenario strikes after
+    /// [`Options::LEAD`] of it.
     pub duration: Duration,
     /// Life of an entry.
     pub ttl: Duration,
@@ -71,9 +81,9 @@ pub struct Options {
     pub pool: usize,
     /// Loads that may wait for a place in the pool; more are refused.
     pub queue: usize,
-    /// Bytes of a value.
+    /// Bytes of a value, at most 512 MiB.
     pub value_bytes: usize,
-    /// Processes of the service, at least one; each has its own flights and limits.
+    /// Processes of the service, from one to a thousand; each has its own flights and limits.
     pub processes: usize,
     /// Life of a lock; three loads unless given.
     pub lock_ttl: Option<Duration>,
@@ -96,33 +106,43 @@ impl Options {
     /// usual, and leaves more than half for what follows.
     pub const LEAD: f64 = 0.4;
 
+    /// The share of the duration after which a scenario that does not end by itself relents.
+    pub const RELENT: f64 = 0.6;
+
     /// Whether the numbers make a drill.
     ///
     /// # Errors
     /// Says which one does not, and what it may be.
     pub fn check(&self) -> Result<(), DrillError> {
         let share = 0.0..=1.0;
+        let bearable = |time: Option<Duration>| time.is_none_or(|time| time <= LONGEST);
         let rules = [
             ("protections", "at least one", !self.protections.is_empty()),
             ("rate", "above 0 and at most 1000000", self.rate > 0.0 && self.rate <= 1e6),
-            ("keys", "at least 1", self.keys > 0),
+            ("keys", "from 1 to 10000000", (1..=MOST_KEYS).contains(&self.keys)),
             ("zipf", "from 0 to 10", (0.0..=10.0).contains(&self.zipf)),
             ("hot share", "from 0 to 1", share.contains(&self.hot_share)),
             ("beta", "above 0 and at most 100", self.beta > 0.0 && self.beta <= 100.0),
             ("jitter", "from 0 to 1", share.contains(&self.jitter)),
-            ("duration", "above 0", !self.duration.is_zero()),
-            ("ttl", "at least 1ms", self.ttl >= Duration::from_millis(1)),
+            (
+                "duration",
+                "above 0 and at most 24h",
+                !self.duration.is_zero() && self.duration <= LONGEST,
+            ),
+            ("ttl", "from 1ms to 24h", (Duration::from_millis(1)..=LONGEST).contains(&self.ttl)),
+            ("load time", "at most 24h", self.load_time <= LONGEST),
+            ("hot load time", "at most 24h", bearable(self.hot_load_time)),
+            ("lock ttl", "at most 24h", bearable(self.lock_ttl)),
+            ("grace", "at most 24h", self.grace <= LONGEST),
             ("pool", "at least 1", self.pool > 0),
-            ("processes", "at least 1", self.processes > 0),
+            ("value bytes", "at most 536870912", self.value_bytes <= LARGEST_VALUE),
+            ("processes", "from 1 to 1000", (1..=MOST_PROCESSES).contains(&self.processes)),
         ];
         match rules.iter().find(|(_, _, met)| !met) {
             Some((name, legal, _)) => Err(DrillError::Option { name, legal }),
             None => Ok(()),
         }
     }
-
-    /// The share of the duration after which a scenario that does not end by itself relents.
-    pub const RELENT: f64 = 0.6;
 
     /// How long the calm before is.
     pub fn lead(&self) -> Duration {
@@ -176,8 +196,35 @@ mod tests {
         };
         assert_eq!(error(|o| o.rate = 0.0), "the rate must be above 0 and at most 1000000");
         assert_eq!(error(|o| o.rate = f64::NAN), "the rate must be above 0 and at most 1000000");
-        assert_eq!(error(|o| o.keys = 0), "the keys must be at least 1");
+        assert_eq!(error(|o| o.keys = 0), "the keys must be from 1 to 10000000");
+        assert_eq!(error(|o| o.keys = u32::MAX), "the keys must be from 1 to 10000000");
+        assert_eq!(error(|o| o.processes = 1001), "the processes must be from 1 to 1000");
+        assert_eq!(
+            error(|o| o.value_bytes = usize::MAX),
+            "the value bytes must be at most 536870912"
+        );
         assert_eq!(error(|o| o.hot_share = 1.5), "the hot share must be from 0 to 1");
         assert_eq!(error(|o| o.protections.clear()), "the protections must be at least one");
+    }
+
+    #[test]
+    fn no_time_is_longer_than_a_day() {
+        type Set = fn(&mut Options, Duration);
+        let day = Duration::from_secs(86_400);
+        let times: [(&str, Set); 6] = [
+            ("the duration must be above 0 and at most 24h", |o, t| o.duration = t),
+            ("the ttl must be from 1ms to 24h", |o, t| o.ttl = t),
+            ("the load time must be at most 24h", |o, t| o.load_time = t),
+            ("the hot load time must be at most 24h", |o, t| o.hot_load_time = Some(t)),
+            ("the lock ttl must be at most 24h", |o, t| o.lock_ttl = Some(t)),
+            ("the grace must be at most 24h", |o, t| o.grace = t),
+        ];
+        for (refusal, set) in times {
+            let mut options = Options::default();
+            set(&mut options, day);
+            assert!(options.check().is_ok(), "{refusal}");
+            set(&mut options, Duration::MAX);
+            assert_eq!(options.check().unwrap_err().to_string(), refusal);
+        }
     }
 }

@@ -30,6 +30,9 @@ const NOWHERE: Key = 1 << 40;
 /// One for ten real keys: so many that none is hot, so few that each is asked for again.
 const KEYS_A_GHOST: u32 = 10;
 
+/// Two arrivals that are further apart, seconds: the second one is after the end of every drill.
+const LONGEST_GAP: f64 = 86_400.0;
+
 /// How requests are spread over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrivals {
@@ -233,7 +236,7 @@ fn gap(shape: &WorkloadShape, rng: &mut StdRng) -> Duration {
         // 1 - u lies in (0, 1], so the logarithm is finite.
         Arrivals::Poisson => -mean * (1.0 - rng.random::<f64>()).ln(),
     };
-    Duration::from_secs_f64(seconds)
+    Duration::from_secs_f64(seconds.min(LONGEST_GAP))
 }
 
 #[cfg(test)]
