@@ -25,7 +25,7 @@ impl Secret {
             Secret::File(path) => Ok(without_line_end(std::fs::read(path)?)),
             Secret::Env(name) => match std::env::var_os(name) {
                 Some(value) => Ok(without_line_end(value.into_encoded_bytes())),
-                None => Err(io::Error::new(io::ErrorKind::NotFound, format!("{name} is not set"))),
+                None => Err(not_set(name)),
             },
             Secret::Inline(bytes) => Ok(bytes.clone()),
         }
@@ -40,6 +40,10 @@ impl std::fmt::Debug for Secret {
             Secret::Inline(_) => write!(f, "Inline(***)"),
         }
     }
+}
+
+fn not_set(name: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("the environment variable {name} is not set"))
 }
 
 /// Editors and `echo` end a file with a line end; further ones, and spaces, are the secret's own.

@@ -1,6 +1,5 @@
 //! From an address to a connection that is logged in: resolve, connect, TLS, log in.
 
-use std::os::unix::ffi::OsStringExt;
 use std::time::Duration;
 
 use redis::{Cmd, Value};
@@ -189,34 +188,14 @@ async fn log_in(connection: &mut Connection, config: &RedisConfig) -> Result<(),
     }
 }
 
-/// Reads a secret as bytes.
+/// Reads a secret, without holding up the others when its file lies on a slow disk.
 async fn read(secret: &Secret) -> Result<Vec<u8>, PollError> {
-    match secret {
-        Secret::Inline(bytes) => Ok(bytes.clone()),
-        Secret::Env(name) => match std::env::var_os(name) {
-            Some(value) => Ok(value.into_vec()),
-            None => {
-                let text = format!("the environment variable {name} of the password is not set");
-                Err(PollError::new(PollErrorKind::Auth, text))
-            }
-        },
-        Secret::File(path) => {
-            let text = || format!("cannot read the password file {}", path.display());
-            let bytes = tokio::fs::read(path)
-                .await
-                .map_err(|e| PollError::because(PollErrorKind::Auth, text(), e))?;
-            Ok(without_line_end(bytes))
-        }
-    }
-}
-
-/// Takes off one trailing line end, `\n` or `\r\n`; anything else may be part of the secret.
-fn without_line_end(mut bytes: Vec<u8>) -> Vec<u8> {
-    if bytes.last() == Some(&b'\n') {
-        bytes.pop();
-        if bytes.last() == Some(&b'\r') {
-            bytes.pop();
-        }
-    }
-    bytes
+    let place = match secret {
+        Secret::File(path) => format!("cannot read the password file {}", path.display()),
+        Secret::Env(_) | Secret::Inline(_) => "cannot read the password".to_owned(),
+    };
+    let secret = secret.clone();
+    let read = tokio::task::spawn_blocking(move || secret.read()).await;
+    let bytes = read.unwrap_or_else(|stopped| Err(stopped.into()));
+    bytes.map_err(|error| PollError::because(PollErrorKind::Auth, place, error))
 }
