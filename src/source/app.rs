@@ -10,6 +10,7 @@ use rustls::{ClientConfig, RootCertStore};
 
 use crate::clock::Clock;
 use crate::config::{AppConfig, PageUrl};
+use crate::one_line::one_line;
 use crate::reading::mapping::Counter;
 use crate::reading::page::{self, Page, PageProblem};
 use crate::signal::tally::{Step, Tally, Warning};
@@ -79,7 +80,7 @@ impl AppErrorKind {
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
     /// The request failed; the text leaves out the URL.
-    #[error("{}", chain(error))]
+    #[error("{}", one_line(error))]
     Request {
         /// What it counts as.
         kind: AppErrorKind,
@@ -166,9 +167,7 @@ impl AppSource {
             warned_of_bad_lines: None,
         })
     }
-}
 
-impl AppSource {
     /// Reads the page once. A change between reading and failing, and anything odd on the page, is
     /// logged here, once; afterwards [`AppSource::state`] has the outcome.
     ///
@@ -353,16 +352,4 @@ fn kind_of(error: &reqwest::Error) -> AppErrorKind {
         () if error.is_connect() => AppErrorKind::Connect,
         () => AppErrorKind::Http,
     }
-}
-
-/// An error with its causes on one line.
-fn chain(error: &reqwest::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::clock::Clock;
 use crate::config::{RedisConfig, TtlConfig, TtlGroup};
+use crate::one_line::one_line;
 use crate::reading::Reach;
 use crate::signal::ttl::TtlPicture;
 use crate::source::redis::{Node, Sampler};
@@ -123,7 +124,7 @@ async fn look(options: &Options, progress: &mut dyn Write) -> Result<Look, TtlEr
     let mut interrupted = false;
     let mut interrupt = pin!(tokio::signal::ctrl_c());
     loop {
-        node.poll().await.map_err(|error| TtlError::Unreachable(error.chain()))?;
+        node.poll().await.map_err(|error| TtlError::Unreachable(one_line(&error)))?;
         if node.reach() == Reach::Loading {
             return Err(TtlError::Loading(server));
         }

@@ -89,22 +89,6 @@ impl PollError {
         self.kind
     }
 
-    /// The text with all its causes, on one line.
-    pub fn chain(&self) -> String {
-        let mut chain = self.text.clone();
-        let mut cause = self.source();
-        while let Some(error) = cause {
-            let text = error.to_string();
-            // Many errors repeat their cause's text in their own.
-            if !chain.ends_with(&text) {
-                chain.push_str(": ");
-                chain.push_str(&text);
-            }
-            cause = error.source();
-        }
-        chain.replace(['\r', '\n'], " ")
-    }
-
     pub(super) fn new(kind: PollErrorKind, text: impl Into<String>) -> PollError {
         PollError { kind, text: text.into(), source: None }
     }

@@ -11,6 +11,7 @@ use super::questions::{Answer, Questions};
 use super::retry::Retry;
 use crate::clock::Clock;
 use crate::config::RedisConfig;
+use crate::one_line::one_line;
 use crate::reading::Reach;
 use crate::reading::info::{Info, InfoProblem, InfoProblemKind};
 use crate::signal::counters::{NodeCounters, OwnLookups, ResetReason};
@@ -245,7 +246,7 @@ impl Node {
             self.note_capability("info", false);
         }
         if self.health != Health::Down(kind) {
-            let error = error.chain();
+            let error = one_line(error);
             tracing::warn!(node = %self.label, reason = kind.as_str(), error, "the poll failed");
         }
         self.health = Health::Down(kind);

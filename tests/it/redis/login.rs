@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use stampede_exporter::config::{RedisConfig, Secret};
+use stampede_exporter::one_line::one_line;
 use stampede_exporter::source::redis::PollErrorKind;
 
 use super::{config, failure, node};
@@ -103,7 +104,7 @@ async fn a_user_who_may_only_call_info_is_enough() {
 
     redis.cli(&["ACL", "SETUSER", "monitor", "-info"]);
     let error = node.poll().await.unwrap_err();
-    assert_eq!(error.kind(), PollErrorKind::NoPermission, "{}", error.chain());
+    assert_eq!(error.kind(), PollErrorKind::NoPermission, "{}", one_line(&error));
     assert_eq!(node.state().capabilities, [("info", false)]);
     redis.cli(&["ACL", "SETUSER", "monitor", "+info"]);
     node.poll().await.expect("a right that is given back is noticed");
@@ -172,11 +173,11 @@ async fn no_failure_shows_the_password() {
             let config = with(port, user, inline(CANARY.as_bytes()));
             let mut node = node(&config);
             let error = node.poll().await.unwrap_err();
-            assert_eq!(error.kind(), expected, "{}", error.chain());
+            assert_eq!(error.kind(), expected, "{}", one_line(&error));
             let shown = format!(
                 "{config:?} {node:?} {:?} {error} {error:?} {}",
                 node.state(),
-                error.chain()
+                one_line(&error)
             );
             assert!(!shown.contains(CANARY), "{shown}");
         }

@@ -8,6 +8,7 @@ mod tls;
 
 use stampede_exporter::clock::Clock;
 use stampede_exporter::config::{RedisAddress, RedisConfig};
+use stampede_exporter::one_line::one_line;
 use stampede_exporter::reading::Reach;
 use stampede_exporter::signal::counters::{Interval, OwnLookups, ResetReason};
 use stampede_exporter::source::redis::{Node, PollErrorKind};
@@ -33,7 +34,7 @@ fn config(port: u16) -> RedisConfig {
 /// The reason for which a first poll fails, and the log's text for it.
 async fn failure(config: &RedisConfig) -> (PollErrorKind, String) {
     let error = node(config).poll().await.expect_err("the poll should fail");
-    (error.kind(), error.chain())
+    (error.kind(), one_line(&error))
 }
 
 fn resets(node: &Node) -> [u64; 4] {

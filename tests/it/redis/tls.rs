@@ -7,6 +7,7 @@ use std::time::Duration;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use stampede_exporter::clock::Clock;
 use stampede_exporter::config::{ClientCertificate, RedisConfig, Tls};
+use stampede_exporter::one_line::one_line;
 use stampede_exporter::source::redis::{Node, PollErrorKind};
 
 use super::{config, failure, node};
@@ -200,8 +201,8 @@ async fn plain_text_on_a_tls_port_and_tls_on_a_plain_one() {
     let limit = Duration::from_secs(1);
     let secure = trusting(server.redis.port, &authority);
     let error = Node::new(&secure, limit, Clock::start()).poll().await.unwrap_err();
-    assert_eq!(error.kind(), PollErrorKind::Tls, "{}", error.chain());
-    assert!(error.chain().contains("use the redis scheme"), "{}", error.chain());
+    assert_eq!(error.kind(), PollErrorKind::Tls, "{}", one_line(&error));
+    assert!(one_line(&error).contains("use the redis scheme"), "{}", one_line(&error));
 }
 
 #[tokio::test]

@@ -57,13 +57,6 @@ impl Trouble {
     fn is_late(&self) -> bool {
         matches!(self, Trouble::Lost(error) if error.kind() == PollErrorKind::Timeout)
     }
-
-    fn chain(&self) -> String {
-        match self {
-            Trouble::Lost(error) => error.chain(),
-            other => one_line(other),
-        }
-    }
 }
 
 /// Tracks the missed keys of one server when it is told to.
@@ -230,7 +223,7 @@ impl Tracker {
         if let Some(trouble) = &trouble
             && !self.warned
         {
-            let error = trouble.chain();
+            let error = one_line(trouble);
             warn!(node = %self.node, error, "missed keys are not tracked");
         }
         if trouble.is_some() || allowed == Some(true) {

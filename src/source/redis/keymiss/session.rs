@@ -13,6 +13,7 @@ use super::journal::{Entry, Journal};
 use super::setting;
 use crate::clock::Clock;
 use crate::config::RedisConfig;
+use crate::one_line::one_line;
 use crate::signal::culprits::MissedKeys;
 use crate::source::redis::connect::{self, Phase};
 use crate::source::redis::connection::Connection;
@@ -194,7 +195,7 @@ impl Session {
         while self.journal.is_there() {
             let Err(trouble) = self.try_to_put_back(&mut control).await else { return };
             if tries == 0 {
-                let error = trouble.chain();
+                let error = one_line(&trouble);
                 warn!(node = %self.node, error, "notify-keyspace-events not put back yet");
             }
             tries += 1;
