@@ -36,11 +36,12 @@
 //! * [`serve`]: the routes, the metric page, the API, the page for a person.
 //! * [`state`] and [`incident_file`]: what outlives the process, on disk.
 //! * [`run`]: the process, from its first log line to its last. [`signals`] and [`clock`] are its
-//!   doors to the system.
+//!   doors to the system, [`one_line`] is how an error is told there.
 //! * [`trace`] and [`backtest`]: readings recorded, and the same detector over them or over the
 //!   history of a Prometheus server.
 //! * [`ttl_command`]: a few seconds' look at a server. [`drill`]: the stampede that all this
-//!   should see. [`shipped`]: rules, dashboard and runbooks inside the binary.
+//!   should see. [`demo`]: all of it together, shown from nothing.
+//! * [`shipped`]: rules, dashboard and runbooks inside the binary.
 //!
 //! # Invariants
 //!
@@ -55,7 +56,7 @@
 //! # To add a …
 //!
 //! * **metric**: a row in `serve/metrics/rows.rs` and its line in `tests/golden/metrics.txt`.
-//! * **threshold**: a row in `detect/thresholds.rs`; configuration and help follow.
+//! * **threshold**: a row in `detect/thresholds.rs`; the configuration follows.
 //! * **signal or cause**: a variant in `detect/evidence.rs` or `detect/cause.rs`, a case in
 //!   `tests/it/detector/`, and for a cause its runbook in `alerts/runbooks/`.
 //! * **library's counters**: a file in `reading/presets/` and a page of it in `tests/presets/`.

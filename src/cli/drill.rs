@@ -93,7 +93,8 @@ pub(super) struct DrillArgs {
     #[arg(long = "lock-ttl", value_name = "D")]
     lock_ttl: Option<Span>,
 
-    /// How early xfetch and xfetch_linear refresh: 1 is the published choice, more is earlier
+    /// How early xfetch refreshes: 1 is the published choice, more is earlier; for xfetch_linear
+    /// more is later
     #[arg(long, value_name = "X", default_value_t = Options::default().beta)]
     beta: f64,
 

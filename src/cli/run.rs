@@ -30,7 +30,6 @@ pub(super) struct RunArgs {
     #[arg(long = "web.listen-address", value_name = "ADDRESS", value_parser = listen_address)]
     listen_address: Option<SocketAddr>,
 
-    /// The least important level to log [default: info]
     #[arg(long = "log.level", value_name = "LEVEL", value_parser = log_level)]
     #[arg(help = format!("The least important level to log: {} [default: info]", levels()))]
     log_level: Option<LogLevel>,
