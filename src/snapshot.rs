@@ -188,24 +188,24 @@ pub struct AppTotals {
     pub lock_error: Option<f64>,
 }
 
-/// A cumulative histogram: counts of the observations in each bucket, not added up.
+/// A histogram of durations: the observations so far in each bucket, not added up.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Histogram {
-    /// Upper bounds, rising.
+    /// Upper bounds in seconds, rising.
     pub bounds: Vec<f64>,
     /// One count a bound, then those above the last one.
     pub counts: Vec<u64>,
-    /// Sum of the observations.
+    /// Sum of the observations, seconds.
     pub sum: f64,
 }
 
 impl Histogram {
-    /// A histogram that holds nothing, with these rising upper bounds.
+    /// A histogram that holds nothing, with these rising upper bounds, seconds.
     pub fn new(bounds: &[f64]) -> Histogram {
         Histogram { bounds: bounds.to_vec(), counts: vec![0; bounds.len() + 1], sum: 0.0 }
     }
 
-    /// Adds one observation.
+    /// Adds one observation, seconds.
     pub fn observe(&mut self, value: f64) {
         let bucket = self.bounds.partition_point(|bound| *bound < value);
         if let Some(count) = self.counts.get_mut(bucket) {

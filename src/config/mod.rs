@@ -148,7 +148,7 @@ pub struct CacheConfig {
     pub window: Duration,
     /// Lookups that the window must hold for a ratio to be defined. Default 20.
     pub min_lookups: u64,
-    /// The servers.
+    /// The server.
     pub redis: RedisConfig,
     /// The TTL sampler.
     pub ttl: TtlConfig,

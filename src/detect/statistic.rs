@@ -11,19 +11,20 @@ use statrs::distribution::{DiscreteCDF, NegativeBinomial};
 /// Sizes above this are Poisson for all purposes, and would only cost the sums their precision.
 const POISSON_SIZE: f64 = 1e7;
 
-/// The exponent of Chernoff's bound, nats: about `-ln P(at least as far from the mean)`. 0 at the mean; infinite where the mean is 0 and the count is not.
+/// The exponent of Chernoff's bound, nats: about `-ln P(at least as far from the mean)`. 0 at the
+/// mean; infinite where the mean is 0 and the count is not.
 pub(crate) fn exponent(count: f64, mean: f64, variance: f64) -> f64 {
     if mean <= 0.0 {
         return if count > 0.0 { f64::INFINITY } else { 0.0 };
     }
     let size = size(mean, variance);
     let own = if count > 0.0 { count * (count / mean).ln() } else { 0.0 };
-    let bits = if size < POISSON_SIZE {
+    let nats = if size < POISSON_SIZE {
         own - (count + size) * ((count + size) / (mean + size)).ln()
     } else {
         own - (count - mean)
     };
-    bits.max(0.0)
+    nats.max(0.0)
 }
 
 /// Probability of at least `count` events, 0 where a double cannot hold it.

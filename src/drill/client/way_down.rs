@@ -2,6 +2,7 @@
 //! limit, the load, the write.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Answer, Client, Failure, Lock, Prompt, answer, key_of, name};
 use crate::drill::backend::Key;
@@ -214,8 +215,7 @@ impl Client {
         let has = |protection| self.protections.has(protection);
         let name = name(key);
         let life = (entry.deadline - self.around.clock.now()).max(0.0);
-        let grace =
-            if self.revalidation.is_some() { self.tuning.grace } else { Default::default() };
+        let grace = if self.revalidation.is_some() { self.tuning.grace } else { Duration::ZERO };
         let copies =
             has(Protection::MutexStale) || has(Protection::Lease) || has(Protection::Bulkhead);
         // A denial is not worth a second copy, nor a worker's time.
@@ -226,7 +226,7 @@ impl Client {
         Write {
             copy: copies.then(|| (copy_name(&name), self.tuning.copy_ttl)),
             index: index.then_some((refresh_worker::INDEX, entry.deadline)),
-            ttl: std::time::Duration::from_secs_f64(life) + grace,
+            ttl: Duration::from_secs_f64(life) + grace,
             value: entry.encode(),
             key: name,
         }
