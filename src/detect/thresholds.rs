@@ -263,8 +263,9 @@ thresholds! {
     /// What has been so for half an hour is how it is now.
     new_normal_after: Seconds, 1800.0, 60.0..=604800.0,
         "Time after which a lasting incident becomes the new normal.";
-    /// A source that has gone silent says nothing about an end, but an alarm must not hang.
-    silence_after: Seconds, 60.0, 1.0..=3600.0,
+    /// A source that has gone silent says nothing about an end, but an alarm must not hang: it is
+    /// given as long as a quiet one. If it comes back with the same misses, the incident goes on.
+    silence_after: Seconds, 15.0, 1.0..=3600.0,
         "Time without any lookups known after which an incident ends.";
 }
 

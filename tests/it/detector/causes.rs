@@ -173,6 +173,32 @@ fn invalidation_by_keys_that_are_gone() {
 }
 
 #[test]
+fn invalidation_among_keys_that_live_for_seconds() {
+    // 650 keys that live 10 s: 65 expire a second and are written again, so ten seconds of expiries
+    // are as many as there are keys, and yet they explain nothing of a fall to 107 in one poll.
+    let short_lived = |sample: &mut Sample, before: f64, now: f64| {
+        counted(sample);
+        sample.expired = Some(65.0);
+        (sample.keys_before, sample.keys) = (Some(before), Some(now));
+    };
+    let mut traffic = Traffic::new(500.0, 0.13);
+    traffic.run_with(600.0, |_, sample| short_lived(sample, 650.0, 650.0));
+    traffic.assert_silent();
+    traffic.run_with(1.0, |_, sample| {
+        short_lived(sample, 650.0, 107.0);
+        lose(sample, 0.4);
+    });
+    let mut keys = 107.0;
+    traffic.run_with(5.0, |_, sample| {
+        short_lived(sample, keys, keys + 100.0);
+        keys += 100.0;
+        lose(sample, 0.3);
+    });
+    traffic.run_with(60.0, |_, sample| short_lived(sample, 650.0, 650.0));
+    assert_eq!(traffic.only().cause, Cause::Invalidation, "{:?}", traffic.only());
+}
+
+#[test]
 fn eviction_by_evicted_keys() {
     check(Cause::Eviction, 60.0, |_, sample| {
         lose(sample, 0.13);
