@@ -12,6 +12,12 @@ const SHORTEST_LOCK: f64 = 0.1;
 /// A negative answer is kept this long at most, seconds: longer hides a value that comes to exist.
 const NEGATIVE_TTL: f64 = 60.0;
 
+/// Keys due over the mean below which no wave was due: an uneven key space reaches a fourth over it.
+const NO_WAVE: f64 = 1.5;
+/// Longer than this no keys can be spread that live for minutes, seconds. It comes out where hardly
+/// any misses were usual.
+const LONGEST_SPREAD: f64 = 3600.0;
+
 /// What to do about the incident, in one short paragraph.
 pub fn advice(incident: &Incident) -> String {
     let mut text = String::new();
@@ -23,6 +29,14 @@ pub fn advice(incident: &Incident) -> String {
              each process, and hold a lock across processes{}. Refresh it before it runs out \
              (XFetch, or in the background).",
             lock(incident)
+        ),
+        Cause::SynchronizedExpiry if were_spread(incident) => write!(
+            text,
+            "Many keys ran out within a short time{}, though the forecast saw no wave: they are \
+             spread, over too short a time for what the backend usually loads. Spread them wider \
+             or let them live longer, refresh the popular ones before they run out, and coalesce \
+             the loads meanwhile.",
+            wave(incident)
         ),
         Cause::SynchronizedExpiry => write!(
             text,
@@ -102,6 +116,11 @@ fn limit(incident: &Incident) -> String {
     }
 }
 
+/// Whether the forecast knew the keys that ran out and saw no wave in them.
+fn were_spread(incident: &Incident) -> bool {
+    incident.figure("due_ratio").is_some_and(|ratio| ratio < NO_WAVE)
+}
+
 /// How large the wave was.
 fn wave(incident: &Incident) -> String {
     match (incident.figure("expired"), incident.figure("due_ratio")) {
@@ -120,6 +139,9 @@ fn jitter(incident: &Incident) -> String {
         return String::new();
     }
     let spread = incident.excess_misses / usual;
+    if spread > LONGEST_SPREAD {
+        return String::new();
+    }
     format!(
         ": spread over {} the same {} misses no more than double the usual {} a second",
         duration(spread.max(1.0)),
@@ -192,6 +214,25 @@ mod tests {
         // 1200 extra misses at 40 a second take 30 s.
         let text = advice(&incident(Cause::SynchronizedExpiry));
         assert!(text.contains("900 expired") && text.contains("spread over 30.0 s"), "{text}");
+    }
+
+    /// 1200 extra misses at 0.005 a second would have to be spread over nearly three days.
+    #[test]
+    fn no_spread_is_named_that_no_keys_can_have() {
+        let rare =
+            Incident { baseline_misses_per_second: 0.005, ..incident(Cause::SynchronizedExpiry) };
+        let text = advice(&rare);
+        assert!(text.contains("jitter on the TTL, and"), "{text}");
+    }
+
+    #[test]
+    fn keys_that_were_spread_are_not_told_to_be() {
+        let of = |ratio| {
+            let evidence = vec![("expired", 900.0), ("due_ratio", ratio)];
+            advice(&Incident { evidence, ..incident(Cause::SynchronizedExpiry) })
+        };
+        assert!(of(1.25).contains("(900 expired") && of(1.25).contains("Spread them wider"));
+        assert!(of(40.0).contains("Spread their deadlines with jitter"));
     }
 
     #[test]

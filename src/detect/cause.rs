@@ -128,6 +128,8 @@ pub(crate) struct WaveDue {
     pub(crate) at: f64,
     /// How high over its line, at the highest of the last seconds.
     pub(crate) score: f64,
+    /// Keys due over the mean, at the highest of the last seconds.
+    pub(crate) ratio: f64,
 }
 
 /// A cause and how strong its sign is.
@@ -200,7 +202,7 @@ impl Scene<'_> {
             ("keys_lost_share", facts.keys_lost().filter(|lost| *lost > KEYS_STEADY)),
             ("not_found", facts.not_found),
             ("hot_key_share", facts.hot_key_share),
-            ("due_ratio", facts.due_ratio),
+            ("due_ratio", self.due_ratio()),
             ("expired", facts.expired),
             ("evicted", facts.evicted),
             ("misses_per_expiry", self.misses_per_expiry()),
@@ -211,6 +213,13 @@ impl Scene<'_> {
             ("tail_ratio", facts.tail),
         ];
         found.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+
+    /// Keys due over the mean: of the wave that was due at the onset, which is over in a second
+    /// and seen to break by the poll before the misses, or else of the scene itself.
+    fn due_ratio(&self) -> Option<f64> {
+        let of_wave = self.wave.map(|wave| wave.ratio);
+        [self.facts.due_ratio, of_wave].into_iter().flatten().reduce(f64::max)
     }
 
     fn misses_per_expiry(&self) -> Option<f64> {

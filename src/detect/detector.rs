@@ -272,11 +272,16 @@ impl Detector {
                 *at += facts.seconds;
             }
         }
-        if let Some(score) = self.streams.due_score(facts, &self.thresholds)
+        if let (Some(ratio), Some(score)) =
+            (facts.due_ratio, self.streams.due_score(facts, &self.thresholds))
             && score >= 1.0
         {
-            let before = self.wave.filter(|_| self.wave_is_due()).map_or(0.0, |wave| wave.score);
-            self.wave = Some(WaveDue { at: self.clock, score: score.max(before) });
+            let before = self.wave.filter(|_| self.wave_is_due());
+            self.wave = Some(WaveDue {
+                at: self.clock,
+                score: before.map_or(score, |wave| wave.score.max(score)),
+                ratio: before.map_or(ratio, |wave| wave.ratio.max(ratio)),
+            });
         }
     }
 

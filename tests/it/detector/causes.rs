@@ -79,6 +79,23 @@ fn synchronized_expiry_by_the_forecast() {
     });
 }
 
+/// The wave is due in the poll before its misses are counted; the incident tells its height all the
+/// same, and not the calm that followed.
+#[test]
+fn the_evidence_tells_the_wave_that_broke_before_the_misses() {
+    let mut traffic = Traffic::new(1000.0, 0.02);
+    traffic.run_with(600.0, |_, sample| counted(sample));
+    traffic.run_with(20.0, |at, sample| {
+        counted(sample);
+        sample.due_ratio = Some(if at < 1.5 { 40.0 } else { 1.0 });
+        if at > 1.5 {
+            lose(sample, 0.4);
+        }
+    });
+    assert_eq!(traffic.only().cause, Cause::SynchronizedExpiry);
+    assert_eq!(traffic.only().figure("due_ratio"), Some(40.0));
+}
+
 #[test]
 fn a_forecast_wave_in_which_nothing_ran_out_is_not_the_cause() {
     // 500 keys of which 0.8 are due a second: two at once are 2.4 times the mean, by chance.
