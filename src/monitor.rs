@@ -3,6 +3,8 @@
 //! The exporter polls on its own timer, although Prometheus' guidance is to read at scrape time: a
 //! stampede is often shorter than the time between two scrapes.
 
+mod chronicle;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,14 +12,13 @@ use futures_util::future::join_all;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{self, MissedTickBehavior, interval, timeout};
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::board::Board;
 use crate::clock::Clock;
 use crate::config::{CacheConfig, StateConfig};
 use crate::culprits::{self, Culprits};
-use crate::detect::{Change, Detector, IncidentLog, Verdict, advice};
-use crate::incident_file::IncidentFile;
+use crate::detect::{Change, Detector, IncidentLog, Verdict};
 use crate::reading::{Lookups, Reach, Reading};
 use crate::signal::counters::Interval;
 use crate::signal::fleet::Fleet;
@@ -28,7 +29,7 @@ use crate::snapshot::{Histogram, NodeTotals, Snapshot};
 use crate::source::app::{AppError, AppSource};
 use crate::source::redis::{Node, PollErrorKind, Sampler};
 use crate::state::Keeper;
-use crate::trace::Recorder;
+use chronicle::Chronicle;
 
 /// Upper bounds of the poll duration histogram, seconds: a poll over loopback takes well under a
 /// millisecond, one across a continent about 100 ms, and the timeout ends it.
@@ -77,9 +78,8 @@ pub struct Monitor {
     polls: u64,
     poll_errors: Vec<(&'static str, u64)>,
     poll_duration: Histogram,
-    recorder: Option<Recorder>,
+    chronicle: Chronicle,
     keeper: Option<Keeper>,
-    incident_file: Option<IncidentFile>,
     culprits: Option<Culprits>,
     state_dir: Option<PathBuf>,
 }
@@ -104,9 +104,8 @@ impl Monitor {
             polls: 0,
             poll_errors: PollErrorKind::ALL.iter().map(|kind| (kind.as_str(), 0)).collect(),
             poll_duration: Histogram::new(&POLL_BOUNDS),
-            recorder: None,
+            chronicle: Chronicle::of(config.name.clone()),
             keeper: None,
-            incident_file: None,
             culprits: None,
             state_dir: None,
             config,
@@ -182,7 +181,7 @@ impl Monitor {
             // Nobody knows when it ended, and what is seen now is another one.
             incident.ended_at = Some(state.time);
             let change = Change::Ended(incident.clone());
-            self.tell(&change);
+            self.chronicle.tell(&change);
             self.incidents.apply(
                 &Verdict { changes: vec![change], ..Verdict::default() },
                 self.config.keep_incidents,
@@ -224,7 +223,7 @@ impl Monitor {
     fn observe(&mut self) {
         let mut reading = self.reading();
         self.take_in_culprits(&mut reading);
-        self.record(&reading);
+        self.chronicle.record(&reading);
         let Some(sample) = self.samples.next(&reading) else { return };
         self.window.push(&sample);
         self.verdict = self.detector.observe(&sample);
@@ -233,9 +232,7 @@ impl Monitor {
             culprits.tell(&self.config.name, &self.verdict);
         }
         self.incidents.apply(&self.verdict, self.config.keep_incidents);
-        let changes = std::mem::take(&mut self.verdict.changes);
-        changes.iter().for_each(|change| self.tell(change));
-        self.verdict.changes = changes;
+        self.verdict.changes.iter().for_each(|change| self.chronicle.tell(change));
     }
 
     /// Takes in which keys were missed lately, where somebody looked.
@@ -250,14 +247,6 @@ impl Monitor {
         self.detector.blame(found.suspects);
     }
 
-    /// Says what changed to the person who reads the log and in the file of incidents.
-    fn tell(&mut self, change: &Change) {
-        tell(&self.config.name, change);
-        if let Some(file) = &mut self.incident_file {
-            file.append(&self.config.name, change);
-        }
-    }
-
     /// Keeps what it learns in this directory from now on, and goes on from what is there.
     pub fn remember_in(&mut self, state: &StateConfig) {
         self.keeper = Some(Keeper::new(state, &self.config.name));
@@ -266,28 +255,13 @@ impl Monitor {
 
     /// Appends incidents to this file from now on.
     pub fn report_in(&mut self, file: &Path) {
-        self.incident_file = Some(IncidentFile::new(file));
+        self.chronicle.report_in(file);
     }
 
     /// Writes every reading to a trace of its own in this directory from now on. Watching matters
     /// more than recording: a trace that cannot be written is said in the log, and that is all.
     pub fn record_in(&mut self, dir: &Path) {
-        let (cache, now) = (&self.config.name, self.clock.now());
-        match Recorder::create(dir, cache, now, !self.config.apps.is_empty()) {
-            Ok(recorder) => {
-                info!(%cache, file = %recorder.path().display(), "recording");
-                self.recorder = Some(recorder);
-            }
-            Err(error) => warn!(%cache, dir = %dir.display(), "not recording: {error}"),
-        }
-    }
-
-    fn record(&mut self, reading: &Reading) {
-        let Some(recorder) = &mut self.recorder else { return };
-        if let Err(error) = recorder.record(reading) {
-            warn!(cache = %self.config.name, file = %recorder.path().display(), "recording ends: {error}");
-            self.recorder = None;
-        }
+        self.chronicle.record_in(dir, self.clock.now(), !self.config.apps.is_empty());
     }
 
     /// What the sources of this cache said just now. A source that did not answer is unknown.
@@ -345,36 +319,5 @@ impl Monitor {
             ttl: self.sampler.picture(now).filter(|_| up),
             sampler: self.sampler.totals(),
         }
-    }
-}
-
-/// Writes what changed for the person who reads the log.
-fn tell(cache: &str, change: &Change) {
-    match change {
-        Change::Started(i) => warn!(
-            cache,
-            cause = i.cause.as_str(),
-            source = i.source.as_str(),
-            baseline_misses_per_second = i.baseline_misses_per_second,
-            peak_misses_per_second = i.peak_misses_per_second,
-            "stampede started"
-        ),
-        Change::Resumed(i) => warn!(cache, cause = i.cause.as_str(), "stampede goes on"),
-        Change::CauseChanged { from, incident } => info!(
-            cache,
-            from = from.as_str(),
-            cause = incident.cause.as_str(),
-            "stampede has another cause"
-        ),
-        Change::Settled(i) => {
-            info!(cache, cause = i.cause.as_str(), advice = advice(i), "cause of the stampede")
-        }
-        Change::Ended(i) => info!(
-            cache,
-            cause = i.cause.as_str(),
-            excess_misses = i.excess_misses,
-            peak_misses_per_second = i.peak_misses_per_second,
-            "stampede ended"
-        ),
     }
 }
