@@ -75,25 +75,25 @@ fn look(options: &ttl_command::Options) -> anyhow::Result<()> {
 
 /// Drills until the end or a signal, which cleans up too.
 fn drill(options: stampede_exporter::drill::Options) -> anyhow::Result<()> {
-    runtime()?.block_on(async {
-        let mut ends = Ends::catch().context("cannot catch signals")?;
-        let shutdown = async {
-            ends.next().await;
-        };
-        stampede_exporter::drill::run(options, &mut std::io::stdout(), shutdown).await?;
+    two_threads()?.block_on(async {
+        stampede_exporter::drill::run(options, &mut std::io::stdout(), asked_to_end()?).await?;
         Ok(())
     })
 }
 
 /// Shows everything until the end or a signal, which cleans up too.
 fn show(options: stampede_exporter::demo::Options) -> anyhow::Result<()> {
-    runtime()?.block_on(async {
-        let mut ends = Ends::catch().context("cannot catch signals")?;
-        let shutdown = async {
-            ends.next().await;
-        };
-        stampede_exporter::demo::run(options, &mut std::io::stdout(), shutdown).await?;
+    two_threads()?.block_on(async {
+        stampede_exporter::demo::run(options, &mut std::io::stdout(), asked_to_end()?).await?;
         Ok(())
+    })
+}
+
+/// Catches the signals that ask for the end from now on; what it gives waits for the first.
+fn asked_to_end() -> anyhow::Result<impl Future<Output = ()>> {
+    let mut ends = Ends::catch().context("cannot catch signals")?;
+    Ok(async move {
+        ends.next().await;
     })
 }
 
@@ -107,7 +107,7 @@ fn one_thread() -> anyhow::Result<tokio::runtime::Runtime> {
 }
 
 /// Two threads: what makes load and what watches it.
-fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+fn two_threads() -> anyhow::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
