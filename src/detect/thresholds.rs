@@ -1,7 +1,7 @@
 //! Every number of the decision: its default, its legal range, and the reason for both.
 //!
-//! One row of the table at the end of this file is one threshold: the field, the configuration key
-//! below `detector:`, the line in the reference, and the default come from it alone.
+//! One row of the table at the end of this file is one threshold: the field, its documentation, the
+//! configuration key below `detector:`, and the default come from it alone.
 
 /// What a threshold is measured in, and so how it is written in a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,33 +16,17 @@ pub enum Unit {
     Nats,
 }
 
-impl Unit {
-    /// The unit's name for people.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Unit::Seconds => "seconds",
-            Unit::Ratio => "ratio",
-            Unit::Count => "count",
-            Unit::Nats => "nats",
-        }
-    }
-}
-
-/// One threshold, described so that a configuration and a manual need no list of their own.
+/// One threshold, described so that the configuration needs no list of its own.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
     /// The key below `detector:`.
     pub name: &'static str,
     /// What its value is measured in.
     pub unit: Unit,
-    /// The value without configuration.
-    pub default: f64,
     /// The lowest legal value.
     pub low: f64,
     /// The highest legal value.
     pub high: f64,
-    /// What it decides, in one line.
-    pub what: &'static str,
     /// Reads it.
     pub get: fn(&Thresholds) -> f64,
     /// Writes it; the caller has checked the range.
@@ -57,8 +41,7 @@ impl Key {
 }
 
 /// Two thresholds that contradict each other.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{low} must not exceed {high}")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contradiction {
     /// The key that has to be the lower one.
     pub low: &'static str,
@@ -112,15 +95,13 @@ macro_rules! thresholds {
         }
 
         impl Thresholds {
-            /// Every threshold, in the order of the reference.
+            /// Every threshold, in the order of the table.
             pub const KEYS: &'static [Key] = &[
                 $(Key {
                     name: stringify!($name),
                     unit: Unit::$unit,
-                    default: $default,
                     low: $low,
                     high: $high,
-                    what: $what,
                     get: |thresholds| thresholds.$name,
                     set: |thresholds, value| thresholds.$name = value,
                 },)*
@@ -278,18 +259,18 @@ mod tests {
         let thresholds = Thresholds::default();
         for key in Thresholds::KEYS {
             assert!(key.accepts((key.get)(&thresholds)), "{}", key.name);
-            assert_eq!((key.get)(&thresholds), key.default, "{}", key.name);
         }
         assert_eq!(thresholds.check(), []);
     }
 
     #[test]
     fn each_key_sets_its_own_field() {
+        let defaults = Thresholds::default();
         for (index, key) in Thresholds::KEYS.iter().enumerate() {
             let mut thresholds = Thresholds::default();
             (key.set)(&mut thresholds, 0.123);
             for (other, row) in Thresholds::KEYS.iter().enumerate() {
-                let expected = if other == index { 0.123 } else { row.default };
+                let expected = if other == index { 0.123 } else { (row.get)(&defaults) };
                 assert_eq!((row.get)(&thresholds), expected, "{} after {}", row.name, key.name);
             }
         }
