@@ -115,7 +115,7 @@ pub fn run(
     let mut replay = Replay::new(options.detector.clone());
     let mut variants = Variants::new(&options.detector, !options.json);
     let mut steps = Steps::new(progress);
-    let mut report = report::Report::start(out, options.json)?;
+    let mut report = report::Report::new(out, options.json);
     let mut reading = Reading::default();
     loop {
         match rows.read(&mut reading)? {

@@ -46,8 +46,8 @@ struct SummaryFields {
 }
 
 impl<'a> Report<'a> {
-    pub(super) fn start(out: &'a mut dyn Write, json: bool) -> Result<Report<'a>, BacktestError> {
-        Ok(Report { out, json, incidents: 0 })
+    pub(super) fn new(out: &'a mut dyn Write, json: bool) -> Report<'a> {
+        Report { out, json, incidents: 0 }
     }
 
     /// Writes an incident.
