@@ -87,8 +87,7 @@ impl Snapshot {
 
     /// Lookups a second, as the applications count them, else as the server does.
     pub fn nearest_lookups_per_second(&self) -> Option<f64> {
-        let lookups = self.current(&self.signals.lookups_per_second);
-        lookups.app.or(lookups.redis)
+        self.current(&self.signals.lookups_per_second).nearest()
     }
 
     /// Misses a second that the costliest coming expiry wave adds at its peak; `None` without a

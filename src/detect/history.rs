@@ -117,7 +117,7 @@ impl Facts {
     /// The lookups of the source that knows best what users wait for: the applications' if they
     /// say anything.
     pub(crate) fn best_lookups(&self) -> Option<Lookups> {
-        self.lookups.app.or(self.lookups.redis)
+        self.lookups.nearest()
     }
 
     /// What this stretch adds to the chart of `source`, if that says anything.

@@ -58,6 +58,14 @@ impl<T> BySource<T> {
     }
 }
 
+impl<T: Copy> BySource<Option<T>> {
+    /// The value of the source that is nearest to what users wait for: the applications' if they
+    /// say anything, else the server's.
+    pub fn nearest(&self) -> Option<T> {
+        self.app.or(self.redis)
+    }
+}
+
 /// Hits and misses: cumulative in a [`Reading`], a difference in a sample.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Lookups {

@@ -5,7 +5,6 @@ use super::html::Html;
 use super::incidents::suspects;
 use super::words::{self, latency, maybe, number, percent};
 use crate::detect::{Incident, SignalKind, advice};
-use crate::reading::BySource;
 use crate::serve::state::State;
 use crate::serve::time::{short, span};
 use crate::snapshot::Snapshot;
@@ -108,11 +107,11 @@ fn stampede(page: &mut Html, incident: &Incident, now: f64) {
 
 fn figures(page: &mut Html, cache: &Snapshot) {
     let signals = cache.current_signals();
-    let misses = nearer(signals.misses_per_second);
-    let normal = nearer(cache.current(&cache.verdict.baseline_misses_per_second));
+    let misses = signals.misses_per_second.nearest();
+    let normal = cache.current(&cache.verdict.baseline_misses_per_second).nearest();
     page.raw("<dl class=\"figures\">");
-    figure(page, "Hit ratio", maybe(nearer(signals.hit_ratio), percent));
-    figure(page, "Lookups/s", maybe(nearer(signals.lookups_per_second), number));
+    figure(page, "Hit ratio", maybe(signals.hit_ratio.nearest(), percent));
+    figure(page, "Lookups/s", maybe(signals.lookups_per_second.nearest(), number));
     figure(page, "Misses/s", maybe(misses, number));
     figure(page, "Normal misses/s", maybe(normal, number));
     figure(page, "Database queries/s", maybe(signals.loads_per_second, number));
@@ -125,11 +124,6 @@ fn figures(page: &mut Html, cache: &Snapshot) {
 
 fn figure(page: &mut Html, name: &'static str, value: String) {
     page.raw("<div><dt>").raw(name).raw("</dt><dd>").text(value).raw("</dd></div>");
-}
-
-/// The applications' figure where they have one: it is nearer to what users feel.
-fn nearer(figure: BySource<Option<f64>>) -> Option<f64> {
-    figure.app.or(figure.redis)
 }
 
 fn signals(page: &mut Html, cache: &Snapshot) {
