@@ -114,6 +114,23 @@ impl Monitor {
         })
     }
 
+    /// Keeps what it learns in this directory from now on, and goes on from what is there.
+    pub fn remember_in(&mut self, state: &StateConfig) {
+        self.keeper = Some(Keeper::new(state, &self.config.name));
+        self.state_dir = Some(state.dir.clone());
+    }
+
+    /// Appends incidents to this file from now on.
+    pub fn report_in(&mut self, file: &Path) {
+        self.chronicle.report_in(file);
+    }
+
+    /// Writes every reading to a trace of its own in this directory from now on. Watching matters
+    /// more than recording: a trace that cannot be written is said in the log, and that is all.
+    pub fn record_in(&mut self, dir: &Path) {
+        self.chronicle.record_in(dir, self.clock.now(), !self.config.apps.is_empty());
+    }
+
     /// Starts watching; what is seen goes to the board.
     pub fn start(self) -> Handle {
         let (end, ended) = oneshot::channel();
@@ -245,23 +262,6 @@ impl Monitor {
             self.sampler.watch_for_a_while(&found.to_watch, reading.time + culprits::WATCH);
         }
         self.detector.blame(found.suspects);
-    }
-
-    /// Keeps what it learns in this directory from now on, and goes on from what is there.
-    pub fn remember_in(&mut self, state: &StateConfig) {
-        self.keeper = Some(Keeper::new(state, &self.config.name));
-        self.state_dir = Some(state.dir.clone());
-    }
-
-    /// Appends incidents to this file from now on.
-    pub fn report_in(&mut self, file: &Path) {
-        self.chronicle.report_in(file);
-    }
-
-    /// Writes every reading to a trace of its own in this directory from now on. Watching matters
-    /// more than recording: a trace that cannot be written is said in the log, and that is all.
-    pub fn record_in(&mut self, dir: &Path) {
-        self.chronicle.record_in(dir, self.clock.now(), !self.config.apps.is_empty());
     }
 
     /// What the sources of this cache said just now. A source that did not answer is unknown.
