@@ -6,6 +6,7 @@ use super::fields::{self, Fields, Name, unique};
 use super::node::Node;
 use super::problem::{Problems, quoted};
 use super::{TtlConfig, TtlGroup, TtlWatch};
+use crate::signal::ttl::{ALL_GROUP, OTHER_GROUP};
 
 /// Key groups of one cache: each is a set of series.
 const MOST_GROUPS: usize = 50;
@@ -76,7 +77,7 @@ fn watch(node: &Node, problems: &Problems) -> Vec<TtlWatch> {
 
 fn group_name(node: &Node, problems: &Problems) -> Option<Name> {
     let name = fields::name(node, problems)?;
-    if matches!(&*name.text, "all" | "other") {
+    if [ALL_GROUP, OTHER_GROUP].contains(&&*name.text) {
         let message =
             format!("{} is taken: it stands for the keys of every or of no group", name.text);
         problems.add(&node.path, message);

@@ -3,7 +3,9 @@
 use std::io::{self, Write};
 
 use super::Look;
-use crate::signal::ttl::{DUE_WINDOWS, Estimate, GroupTtl, TTL_BOUNDS, TtlPicture, Wave};
+use crate::signal::ttl::{
+    ALL_GROUP, DUE_WINDOWS, Estimate, GroupTtl, TTL_BOUNDS, TtlPicture, Wave,
+};
 
 /// Cells of the longest bar.
 const BAR: f64 = 40.0;
@@ -138,7 +140,7 @@ fn waves(picture: &TtlPicture, out: &mut dyn Write) -> io::Result<()> {
 
 fn sentence(wave: &Wave, now: f64) -> String {
     let whose = match &*wave.group {
-        "all" => "of all groups together".to_owned(),
+        ALL_GROUP => "of all groups together".to_owned(),
         group => format!("of {group} ({} of it)", percent(wave.group_share)),
     };
     format!(
