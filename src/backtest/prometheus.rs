@@ -146,7 +146,9 @@ impl PrometheusReader {
     }
 
     pub(super) fn next(&mut self) -> Result<Option<Reading>, PrometheusError> {
-        let points = ((self.range.end - self.range.start) / self.range.step).floor() as usize + 1;
+        let steps = ((self.range.end - self.range.start) / self.range.step).floor() as usize;
+        // The first reading is before the first step.
+        let points = steps.saturating_add(1);
         while self.ready.is_empty() && self.asked < points {
             let count = POINTS.min(points - self.asked);
             self.ask(count)?;
