@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::Instant;
 
-use stampede_exporter::backtest::{History, Options, run};
+use stampede_exporter::backtest::{Format, History, Options, run};
 use stampede_exporter::detect::Thresholds;
 use stampede_exporter::reading::Reading;
 use stampede_exporter::trace::{Row, TraceReader};
@@ -81,7 +81,7 @@ fn parse(path: &Path) {
 
 fn replay(path: &Path) {
     let history = History::File(path.to_owned());
-    let options = Options { history, detector: Thresholds::default(), json: true };
+    let options = Options { history, detector: Thresholds::default(), format: Format::Json };
     run(&options, &mut std::io::sink(), &mut std::io::sink()).expect("a whole replay");
 }
 

@@ -39,8 +39,18 @@ pub struct Options {
     pub history: History,
     /// The thresholds of the cache, or the defaults.
     pub detector: Thresholds,
-    /// One JSON object a line instead of tables for a person.
-    pub json: bool,
+    /// How to tell it.
+    pub format: Format,
+}
+
+/// How to tell the result.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Format {
+    /// Tables for a person, and what other thresholds would have made of it.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
 }
 
 /// Recorded readings.
@@ -113,9 +123,9 @@ pub fn run(
         let _ = writeln!(progress, "{note}");
     }
     let mut replay = Replay::new(options.detector.clone());
-    let mut variants = Variants::new(&options.detector, !options.json);
+    let mut variants = Variants::new(&options.detector, options.format == Format::Text);
     let mut steps = Steps::new(progress);
-    let mut report = report::Report::new(out, options.json);
+    let mut report = report::Report::new(out, options.format);
     let mut reading = Reading::default();
     loop {
         match rows.read(&mut reading)? {

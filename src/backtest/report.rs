@@ -5,9 +5,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde::Serialize;
 
-use super::BacktestError;
 use super::replay::{Replayed, Summary};
 use super::variants::Outcome;
+use super::{BacktestError, Format};
 use crate::detect::Thresholds;
 use crate::detect::thresholds::Unit;
 
@@ -17,7 +17,7 @@ const DAY: f64 = 86_400.0;
 /// The result as it is written.
 pub(super) struct Report<'a> {
     out: &'a mut dyn Write,
-    json: bool,
+    format: Format,
     incidents: u64,
 }
 
@@ -46,14 +46,17 @@ struct SummaryFields {
 }
 
 impl<'a> Report<'a> {
-    pub(super) fn new(out: &'a mut dyn Write, json: bool) -> Report<'a> {
-        Report { out, json, incidents: 0 }
+    pub(super) fn new(out: &'a mut dyn Write, format: Format) -> Report<'a> {
+        Report { out, format, incidents: 0 }
     }
 
     /// Writes an incident.
     pub(super) fn incident(&mut self, replayed: &Replayed) -> Result<(), BacktestError> {
         self.incidents += 1;
-        let written = if self.json { self.json_incident(replayed) } else { self.row(replayed) };
+        let written = match self.format {
+            Format::Text => self.row(replayed),
+            Format::Json => self.json_incident(replayed),
+        };
         written.and_then(|()| self.out.flush()).map_err(BacktestError::Output)
     }
 
@@ -63,15 +66,16 @@ impl<'a> Report<'a> {
         summary: &Summary,
         variants: Vec<Outcome>,
     ) -> Result<(), BacktestError> {
-        let written = if self.json {
-            let fields = SummaryFields {
-                rows: summary.rows,
-                seconds: summary.seconds(),
-                incidents: summary.incidents,
-            };
-            self.json_line(&SummaryLine { summary: fields })
-        } else {
-            self.summary(summary).and_then(|()| self.variants(summary, &variants))
+        let written = match self.format {
+            Format::Text => self.summary(summary).and_then(|()| self.variants(summary, &variants)),
+            Format::Json => {
+                let fields = SummaryFields {
+                    rows: summary.rows,
+                    seconds: summary.seconds(),
+                    incidents: summary.incidents,
+                };
+                self.json_line(&SummaryLine { summary: fields })
+            }
         };
         written.and_then(|()| self.out.flush()).map_err(BacktestError::Output)
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use clap::{Arg, ArgGroup, ArgMatches, Args, FromArgMatches};
 
 use super::{Command, Span, refusal};
-use crate::backtest::{History, Options, Range};
+use crate::backtest::{Format, History, Options, Range};
 use crate::config::{CacheConfig, Config, Flags, web_server};
 use crate::detect::Thresholds;
 use crate::trace::Column;
@@ -73,7 +73,8 @@ impl BacktestArgs {
             Some(file) => History::File(file),
             None => History::Prometheus(self.server.range()?),
         };
-        Ok(Command::Backtest(Options { history, detector, json: self.json }))
+        let format = if self.json { Format::Json } else { Format::Text };
+        Ok(Command::Backtest(Options { history, detector, format }))
     }
 }
 

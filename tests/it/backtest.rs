@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use stampede_exporter::backtest::{BacktestError, History, Options, Range, run};
+use stampede_exporter::backtest::{BacktestError, Format, History, Options, Range, run};
 use stampede_exporter::config::PageUrl;
 use stampede_exporter::detect::Thresholds;
 use stampede_exporter::trace::{Column, TraceError};
@@ -64,17 +64,17 @@ impl Outcome {
     }
 }
 
-fn replay(history: History, json: bool) -> Outcome {
+fn replay(history: History, format: Format) -> Outcome {
     let (mut out, mut notes) = (Vec::new(), Vec::new());
-    let options = Options { history, detector: Thresholds::default(), json };
+    let options = Options { history, detector: Thresholds::default(), format };
     let result = run(&options, &mut out, &mut notes);
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
     Outcome { result, out: text(out), notes: text(notes) }
 }
 
-fn replay_text(text: &str, json: bool) -> Outcome {
+fn replay_text(text: &str, format: Format) -> Outcome {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    replay(History::File(write(dir.path(), text.as_bytes())), json)
+    replay(History::File(write(dir.path(), text.as_bytes())), format)
 }
 
 fn write(dir: &Path, bytes: &[u8]) -> PathBuf {
@@ -89,7 +89,7 @@ fn number(value: &Value) -> f64 {
 
 #[test]
 fn a_burst_is_one_incident_of_the_promised_form() {
-    let outcome = replay_text(&trace(&counts(900, burst)), true);
+    let outcome = replay_text(&trace(&counts(900, burst)), Format::Json);
     outcome.result.as_ref().expect("a whole replay");
     let [incident, summary] = &outcome.json()[..] else { panic!("{}", outcome.out) };
     let keys: Vec<&String> = incident.as_object().expect("an object").keys().collect();
@@ -115,7 +115,7 @@ fn a_burst_is_one_incident_of_the_promised_form() {
 
 #[test]
 fn calm_is_no_incident() {
-    let outcome = replay_text(&trace(&counts(3600, |_| CALM)), true);
+    let outcome = replay_text(&trace(&counts(3600, |_| CALM)), Format::Json);
     assert_eq!(outcome.json()[0]["summary"]["incidents"], 0);
     assert_eq!(outcome.json().len(), 1);
 }
@@ -126,7 +126,7 @@ fn bursts_within_two_minutes_are_one_incident_and_later_ones_are_not() {
         600..603 | 660..663 | 1200..1203 => 0.4,
         _ => CALM,
     };
-    let json = replay_text(&trace(&counts(1600, pulses)), true).json();
+    let json = replay_text(&trace(&counts(1600, pulses)), Format::Json).json();
     assert_eq!(json.len(), 3);
     assert_eq!(json[2]["summary"]["incidents"], 2);
     assert!(number(&json[0]["end"]) >= START + 662.0, "{}", json[0]);
@@ -135,7 +135,7 @@ fn bursts_within_two_minutes_are_one_incident_and_later_ones_are_not() {
 
 #[test]
 fn an_incident_that_outlasts_the_trace_has_no_end() {
-    let json = replay_text(&trace(&counts(603, burst)), true).json();
+    let json = replay_text(&trace(&counts(603, burst)), Format::Json).json();
     assert_eq!((json.len(), &json[0]["end"]), (2, &Value::Null));
 }
 
@@ -146,9 +146,9 @@ fn gzip_is_told_by_its_first_bytes() {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(text.as_bytes()).expect("gzip into memory");
     let bytes = gzip.finish().expect("gzip into memory");
-    let zipped = replay(History::File(write(dir.path(), &bytes)), true);
-    assert_eq!(zipped.out, replay_text(&text, true).out);
-    let cut = replay(History::File(write(dir.path(), &bytes[..bytes.len() / 2])), true);
+    let zipped = replay(History::File(write(dir.path(), &bytes)), Format::Json);
+    assert_eq!(zipped.out, replay_text(&text, Format::Json).out);
+    let cut = replay(History::File(write(dir.path(), &bytes[..bytes.len() / 2])), Format::Json);
     assert!(
         matches!(cut.result, Err(BacktestError::Trace { error: TraceError::Io { .. }, .. })),
         "damaged"
@@ -162,7 +162,7 @@ fn bad_rows_are_named_and_the_replay_goes_on() {
     for line in &mut lines[200..230] {
         line.push_str(",1");
     }
-    let outcome = replay_text(&lines.join("\n"), true);
+    let outcome = replay_text(&lines.join("\n"), Format::Json);
     outcome.result.as_ref().expect("a whole replay");
     let json = outcome.json();
     assert_eq!((json.len(), &json[1]["summary"]["rows"]), (2, &Value::from(869)));
@@ -176,7 +176,7 @@ fn bad_rows_are_named_and_the_replay_goes_on() {
 fn time_that_does_not_move_on_is_an_error_with_its_line() {
     let mut lines: Vec<String> = trace(&counts(900, burst)).lines().map(str::to_owned).collect();
     lines.swap(880, 881);
-    let outcome = replay_text(&lines.join("\n"), true);
+    let outcome = replay_text(&lines.join("\n"), Format::Json);
     let error = outcome.result.as_ref().expect_err("unsorted").to_string();
     assert!(error.contains("line 882: time 1700000879 does not come after 1700000880"), "{error}");
     assert_eq!(outcome.json().len(), 1, "what was over before stands");
@@ -184,7 +184,7 @@ fn time_that_does_not_move_on_is_an_error_with_its_line() {
 
 #[test]
 fn tables_for_a_person() {
-    let outcome = replay_text(&trace(&counts(900, burst)), false);
+    let outcome = replay_text(&trace(&counts(900, burst)), Format::Text);
     let line = |start: &str| {
         let found = outcome.out.lines().find(|line| line.trim_start().starts_with(start));
         found.unwrap_or_else(|| panic!("no `{start}` in\n{}", outcome.out)).to_owned()
@@ -203,10 +203,10 @@ fn tables_for_a_person() {
 
 #[test]
 fn an_empty_history_is_no_error() {
-    let outcome = replay_text("time,hits,misses\n", true);
+    let outcome = replay_text("time,hits,misses\n", Format::Json);
     assert_eq!(outcome.out, "{\"summary\":{\"rows\":0,\"seconds\":0.0,\"incidents\":0}}\n");
-    assert!(replay_text("time,hits,misses\n", false).out.contains("no rows"));
-    let missing = replay(History::File("/nowhere/trace.csv".into()), true).result;
+    assert!(replay_text("time,hits,misses\n", Format::Text).out.contains("no rows"));
+    let missing = replay(History::File("/nowhere/trace.csv".into()), Format::Json).result;
     assert!(missing.expect_err("no file").to_string().contains("No such file"));
 }
 
@@ -247,7 +247,7 @@ fn history(seconds: u32) -> String {
 fn the_history_of_a_real_prometheus_is_replayed() {
     let prometheus = Prometheus::with_history(&history(1200));
     // A step shorter than the scrape interval repeats values, which must not count as calm.
-    let outcome = replay(History::Prometheus(range(prometheus.port, 1195.0, 1.0)), true);
+    let outcome = replay(History::Prometheus(range(prometheus.port, 1195.0, 1.0)), Format::Json);
     outcome.result.as_ref().expect("a whole replay");
     let json = outcome.json();
     let [incident, summary] = &json[..] else { panic!("{}", outcome.out) };
@@ -260,7 +260,7 @@ fn the_history_of_a_real_prometheus_is_replayed() {
 
     let mut calm = range(prometheus.port, 1195.0, 5.0);
     calm.selector = "instance=\"b:6379\"".to_owned();
-    let outcome = replay(History::Prometheus(calm), true);
+    let outcome = replay(History::Prometheus(calm), Format::Json);
     assert_eq!(outcome.json()[0]["summary"]["incidents"], 0, "{}", outcome.out);
 }
 
@@ -270,7 +270,7 @@ fn queries_of_a_prometheus_can_be_replaced_and_its_refusals_are_told() {
     let asked = |queries: &[(Column, &str)], seconds| {
         let mut range = range(prometheus.port, seconds, 5.0);
         range.queries = queries.iter().map(|(c, q)| (*c, (*q).to_owned())).collect();
-        replay(History::Prometheus(range), true)
+        replay(History::Prometheus(range), Format::Json)
     };
     let sums = [
         (Column::Hits, "sum(redis_keyspace_hits_total)"),
@@ -292,7 +292,7 @@ fn what_is_no_prometheus_is_told_without_secrets() {
     let page = Page::start("<html></html>");
     let mut range = range(page.port, 10.0, 1.0);
     let error = |range: &Range| {
-        let outcome = replay(History::Prometheus(range.clone()), true);
+        let outcome = replay(History::Prometheus(range.clone()), Format::Json);
         outcome.result.expect_err("an error").to_string()
     };
     assert_eq!(error(&range), "no answer of a Prometheus server (HTTP status 200)");
