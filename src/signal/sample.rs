@@ -73,13 +73,13 @@ impl Sample {
             lock_acquired: rise(before.lock_acquired, after.lock_acquired),
             lock_failed: rise(before.lock_failed, after.lock_failed),
             flushes: rise(before.flushes, after.flushes),
-            keys: gauge(after.keys),
-            keys_before: gauge(before.keys),
-            restarted: restarted(gauge(before.uptime), gauge(after.uptime), dt),
-            latency_p50: gauge(after.latency_p50),
-            latency_p99: gauge(after.latency_p99),
-            due_ratio: gauge(after.due_ratio),
-            hot_key_share: gauge(after.hot_key_share).map(|share| share.min(1.0)),
+            keys: known(after.keys),
+            keys_before: known(before.keys),
+            restarted: restarted(known(before.uptime), known(after.uptime), dt),
+            latency_p50: known(after.latency_p50),
+            latency_p99: known(after.latency_p99),
+            due_ratio: known(after.due_ratio),
+            hot_key_share: known(after.hot_key_share).map(|share| share.min(1.0)),
             reach: after.reach,
         })
     }
@@ -124,7 +124,7 @@ fn knows_lookups(reading: &Reading) -> bool {
 
 /// How much a counter rose; `None` when it fell or is unknown on either side.
 fn rise(before: Option<f64>, after: Option<f64>) -> Option<f64> {
-    let difference = gauge(after)? - gauge(before)?;
+    let difference = known(after)? - known(before)?;
     (difference >= 0.0).then_some(difference)
 }
 
@@ -138,7 +138,7 @@ fn lookups(before: Option<Lookups>, after: Option<Lookups>) -> Option<Lookups> {
 }
 
 /// A value that can be a count, a time or a share; anything else says nothing.
-fn gauge(value: Option<f64>) -> Option<f64> {
+pub(super) fn known(value: Option<f64>) -> Option<f64> {
     value.filter(|value| value.is_finite() && *value >= 0.0)
 }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::reading::{BySource, Lookups};
-use crate::signal::sample::Sample;
+use crate::signal::sample::{Sample, known};
 
 /// What a person watches, over the window. `None` is undefined: too few lookups, or no source.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -203,11 +203,6 @@ impl Tally {
     fn rate(self) -> Option<f64> {
         (self.seconds > 0.0).then(|| self.value / self.seconds)
     }
-}
-
-/// A count or a time that can be one.
-fn known(value: Option<f64>) -> Option<f64> {
-    value.filter(|value| value.is_finite() && *value >= 0.0)
 }
 
 #[cfg(test)]
