@@ -243,6 +243,10 @@ impl Range {
             let number = *added.known.entry(series.metric).or_insert(next);
             for (time, value) in series.values {
                 let index = ((time - start) / self.step).round();
+                if index < 0.0 {
+                    // From before the range, which nobody asked for.
+                    continue;
+                }
                 let value = value.parse::<f64>().ok().filter(|value| value.is_finite());
                 if let (Some(point), Some(value)) = (points.get_mut(index as usize), value) {
                     point.push((number, value));
