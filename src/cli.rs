@@ -15,7 +15,7 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use crate::config::{Config, ConfigError, Flags};
+use crate::config::{Config, ConfigError, Flags, shown};
 use crate::{backtest as replay, demo as shown, drill as fire_drill, shipped, ttl_command};
 use backtest::BacktestArgs;
 use demo::DemoArgs;
@@ -174,9 +174,6 @@ impl FromStr for Span {
 
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.as_millis() {
-            millis if millis % 1000 == 0 => write!(f, "{}s", millis / 1000),
-            millis => write!(f, "{millis}ms"),
-        }
+        f.write_str(&shown(self.0))
     }
 }

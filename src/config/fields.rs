@@ -309,8 +309,8 @@ pub(super) fn is(node: &Node) -> String {
     format!("is {}", node.kind())
 }
 
-/// A limit as people write it: whole seconds or milliseconds.
-pub(super) fn shown(duration: Duration) -> String {
+/// A duration as people write it: whole seconds or milliseconds.
+pub(crate) fn shown(duration: Duration) -> String {
     match duration.as_millis() {
         millis if millis % 1000 == 0 => format!("{}s", millis / 1000),
         millis => format!("{millis}ms"),

@@ -20,6 +20,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use fields::shown;
 pub use file::LISTEN_FORM;
 pub use load::{Flags, target, web_server};
 pub use problem::{ConfigError, Problem};
