@@ -91,13 +91,7 @@ impl Exporter {
 
     /// Waits for its end and gives the exit code, if it ended by itself.
     pub fn wait_for_exit(&mut self) -> Option<i32> {
-        self.wait_for_exit_within(super::PATIENCE)
-    }
-
-    /// As [`Exporter::wait_for_exit`], for an end that must come within `limit`.
-    pub fn wait_for_exit_within(&mut self, limit: std::time::Duration) -> Option<i32> {
-        let ended = || self.child.try_wait().expect("its state");
-        super::wait_for_within(limit, "the exporter ends", ended).code()
+        wait_for("the exporter ends", || self.child.try_wait().expect("its state")).code()
     }
 }
 
