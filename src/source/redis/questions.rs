@@ -15,12 +15,11 @@ const SHORT: [&str; 3] = ["stats", "keyspace", "replication"];
 /// command that it knows.
 const FURTHER: [&str; 4] = ["server", "memory", "persistence", "commandstats"];
 
-/// Every so many polls the question is a full one at least. A full one takes the server about 70 µs
-/// more, which is some 3 µs a poll.
-const FULL_EVERY_POLLS: u32 = 20;
+/// Every so many polls the question is a full one at least.
+const FULL_EVERY_POLLS: u32 = 10;
 
 /// After so many seconds the next question is a full one at least.
-const FULL_EVERY_SECONDS: f64 = 20.0;
+const FULL_EVERY_SECONDS: f64 = 10.0;
 
 /// What an answer said.
 #[derive(Debug)]
