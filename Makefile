@@ -23,4 +23,4 @@ bench:
 	cargo bench --locked
 
 tools:
-	scripts/tools cargo cc redis-server redis-cli prometheus promtool chromium
+	scripts/tools cargo cc redis-server redis-cli prometheus promtool prometheus-alertmanager chromium

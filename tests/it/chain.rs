@@ -1,14 +1,17 @@
 //! The whole chain, nothing of it pretended: a Redis, an application in front of it whose popular
-//! entry runs out, the exporter, and a Prometheus with the shipped rules and the dashboard's queries.
+//! entry runs out, the exporter, a Prometheus with the shipped rules and the dashboard's queries, and
+//! an Alertmanager.
 
 use std::time::Duration;
 
 use serde_json::Value;
 use stampede_exporter::shipped::{DASHBOARD, RULES, RUNBOOKS};
 
+use crate::support::alertmanager::Alertmanager;
 use crate::support::exporter::Exporter;
 use crate::support::prometheus::{Prometheus, number};
 use crate::support::redis::Redis;
+use crate::support::scene::Scene;
 use crate::support::shop::Shop;
 use crate::support::wait_for_within;
 
@@ -72,6 +75,40 @@ fn a_stampede_reaches_the_alert_and_every_panel() {
     every_query_finds_data(&prometheus, &mut shop, begin);
     every_runbook_asks_what_can_be_answered(&prometheus);
     every_name_is_exported(&exporter);
+}
+
+/// A drill, and whoever is on call: told what, where, why and what to do, and told when it is over.
+#[test]
+fn a_drill_reaches_the_person_on_call_and_so_does_its_end() {
+    let scene = Scene::start("none");
+    let alertmanager = Alertmanager::start();
+    // An alert is kept for five minutes after an incident, which a test does not wait for.
+    let rules = RULES.replace("[5m]", "[15s]");
+    let prometheus = Prometheus::start_alerting(scene.exporter.port, &rules, alertmanager.port);
+    let calm = r#"stampede_incidents_total{cause="hot_key"} == 0"#;
+    wait_for_within(LIMIT, "Prometheus has seen the calm", || some(prometheus.query(calm)));
+    assert_eq!(alertmanager.received("CacheStampede"), Vec::<Value>::new());
+
+    scene.expire_the_hot_key();
+    let told = || alertmanager.received("CacheStampede");
+    let alert = wait_for_within(LIMIT, "the receiver is told, with the cause", || {
+        let summary = "Stampede on cache drill, cause hot_key";
+        told().into_iter().find(|alert| alert["annotations"]["summary"] == summary)
+    });
+    assert_eq!(alert["status"], "firing", "{alert}");
+    assert_eq!(alert["labels"]["cache"], "drill", "{alert}");
+    assert_eq!(alert["labels"]["severity"], "critical", "{alert}");
+    let runbook = alert["annotations"]["runbook_url"].as_str().expect("a runbook");
+    let name = runbook.strip_prefix("alerts/runbooks/").and_then(|file| file.strip_suffix(".md"));
+    let page = scene.exporter.get(&format!("/runbooks/{}", name.expect("a page of this project")));
+    assert!(page.status == 200 && page.body.contains("hot_key"), "{}", page.body);
+
+    let resolved = wait_for_within(LIMIT, "the receiver is told that it is over", || {
+        told().pop().filter(|alert| alert["status"] == "resolved")
+    });
+    assert_eq!(resolved["labels"], alert["labels"]);
+    assert_eq!(resolved["startsAt"], alert["startsAt"], "it was one alert");
+    assert!(!scene.active(), "{resolved}");
 }
 
 /// The same keys, once written with one TTL and once with a tenth of jitter on it.

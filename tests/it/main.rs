@@ -32,7 +32,7 @@ mod counters;
 mod alerts;
 // The shipped dashboard.
 mod dashboard;
-// The whole chain, from Redis and an application to an alert and the panels.
+// The whole chain, from Redis and an application to the panels and to whoever is on call.
 mod chain;
 
 // What people and Prometheus see: the metric page, the API, the page for a person.

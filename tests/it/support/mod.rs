@@ -1,11 +1,13 @@
 //! The world that tests own: real servers on ports of their own, cleaned up when dropped.
 #![allow(dead_code)] // not every module needs every helper
 
+pub mod alertmanager;
 pub mod exporter;
 pub mod fake;
 pub mod page;
 pub mod prometheus;
 pub mod redis;
+pub mod scene;
 pub mod shop;
 
 use std::io::{Read, Write};

@@ -19,13 +19,28 @@ pub struct Prometheus {
 impl Prometheus {
     /// Scrapes this port of the machine and evaluates these rules.
     pub fn start(target: u16, rules: &str) -> Prometheus {
+        Prometheus::start_configured(target, rules, "")
+    }
+
+    /// The same, and sends what fires to an Alertmanager on this port.
+    pub fn start_alerting(target: u16, rules: &str, alertmanager: u16) -> Prometheus {
+        let to = format!("static_configs: [{{ targets: ['127.0.0.1:{alertmanager}'] }}]");
+        Prometheus::start_configured(
+            target,
+            rules,
+            &format!("alerting: {{ alertmanagers: [{{ {to} }}] }}\n"),
+        )
+    }
+
+    fn start_configured(target: u16, rules: &str, more: &str) -> Prometheus {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let config = format!(
             "global: {{ scrape_interval: 1s, evaluation_interval: 1s }}\n\
              rule_files: [rules.yml]\n\
              scrape_configs:\n\
              - job_name: stampede\n  \
-               static_configs: [{{ targets: ['127.0.0.1:{target}'] }}]\n"
+               static_configs: [{{ targets: ['127.0.0.1:{target}'] }}]\n\
+             {more}"
         );
         let file = dir.path().join("prometheus.yml");
         std::fs::write(&file, config).expect("the configuration is written");
@@ -54,6 +69,8 @@ impl Prometheus {
             .arg(format!("--config.file={}", file.display()))
             .arg(format!("--storage.tsdb.path={}", dir.path().join("data").display()))
             .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+            // An alert whose text has changed goes out again soon.
+            .arg("--rules.alert.resend-delay=1s")
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
