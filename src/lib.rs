@@ -34,7 +34,8 @@
 //! * [`culprits`]: which keys are missed, looked at when there is reason to.
 //! * [`board`]: where monitors hang snapshots and the server takes them from.
 //! * [`serve`]: the routes, the metric page, the API, the page for a person.
-//! * [`state`] and [`incident_file`]: what outlives the process, on disk.
+//! * [`state`] and [`incident_file`]: what outlives the process, on disk; [`warm_start`]: what a
+//!   Prometheus has kept of it.
 //! * [`run`]: the process, from its first log line to its last. [`signals`] and [`clock`] are its
 //!   doors to the system, [`one_line`] is how an error is told there.
 //! * [`trace`] and [`backtest`]: readings recorded, and the same detector over them or over the
@@ -90,3 +91,4 @@ pub mod source;
 pub mod state;
 pub mod trace;
 pub mod ttl_command;
+pub mod warm_start;

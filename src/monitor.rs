@@ -16,7 +16,7 @@ use tracing::info;
 
 use crate::board::Board;
 use crate::clock::Clock;
-use crate::config::{CacheConfig, StateConfig};
+use crate::config::{CacheConfig, PrometheusConfig, StateConfig};
 use crate::culprits::{self, Culprits};
 use crate::detect::{Change, Detector, IncidentLog, Verdict};
 use crate::reading::{Lookups, Reach, Reading};
@@ -29,6 +29,7 @@ use crate::snapshot::{Histogram, NodeTotals, Snapshot};
 use crate::source::app::{AppError, AppSource};
 use crate::source::redis::{Node, PollErrorKind, Sampler};
 use crate::state::Keeper;
+use crate::warm_start::WarmStart;
 use chronicle::Chronicle;
 
 /// Upper bounds of the poll duration histogram, seconds: a poll over loopback takes well under a
@@ -80,6 +81,9 @@ pub struct Monitor {
     poll_duration: Histogram,
     chronicle: Chronicle,
     keeper: Option<Keeper>,
+    /// Where to learn from at the start, and the look at it.
+    history: Option<PrometheusConfig>,
+    warm_start: Option<WarmStart>,
     culprits: Option<Culprits>,
     state_dir: Option<PathBuf>,
 }
@@ -106,6 +110,8 @@ impl Monitor {
             poll_duration: Histogram::new(&POLL_BOUNDS),
             chronicle: Chronicle::of(config.name.clone()),
             keeper: None,
+            history: None,
+            warm_start: None,
             culprits: None,
             state_dir: None,
             config,
@@ -118,6 +124,11 @@ impl Monitor {
     pub fn remember_in(&mut self, state: &StateConfig) {
         self.keeper = Some(Keeper::new(state, &self.config.name));
         self.state_dir = Some(state.dir.clone());
+    }
+
+    /// Learns at the start from what this server has stored, where nothing is remembered.
+    pub fn learn_from(&mut self, history: &PrometheusConfig) {
+        self.history = Some(history.clone());
     }
 
     /// Appends incidents to this file from now on.
@@ -139,6 +150,10 @@ impl Monitor {
 
     async fn run(mut self, mut ended: oneshot::Receiver<()>) {
         self.recall();
+        self.warm_start = self.history.take().filter(|_| !self.verdict.ready).map(|server| {
+            let CacheConfig { name, detector, .. } = &self.config;
+            WarmStart::begin(server, name.to_string(), detector.clone(), self.clock)
+        });
         // Every counter is there before it first moves: one that is born at 1 has no increase.
         let first = self.snapshot();
         self.board.introduce(first);
@@ -173,6 +188,7 @@ impl Monitor {
     async fn cycle(&mut self, ticks: &mut time::Interval) {
         let tick = ticks.tick().await;
         self.read().await;
+        self.take_in_history();
         self.observe();
         self.publish();
         self.keep().await;
@@ -207,6 +223,18 @@ impl Monitor {
         self.detector = Detector::resume(self.config.detector.clone(), state, now);
         self.verdict = self.detector.standing();
         self.incidents.running.clone_from(&self.verdict.running);
+    }
+
+    /// Takes over what was learned from history, once it is there.
+    fn take_in_history(&mut self) {
+        let now = self.clock.now();
+        if let Some(state) = self.warm_start.as_mut().and_then(WarmStart::learned) {
+            self.detector.adopt(&state, now);
+            let (cache, ready) = (&self.config.name, self.detector.standing().ready);
+            let age_seconds = (now - state.time).round();
+            info!(%cache, ready, age_seconds, "learned from the history in Prometheus");
+            self.warm_start = None;
+        }
     }
 
     async fn keep(&mut self) {

@@ -13,7 +13,7 @@ use tracing::{error, info, warn};
 
 use crate::board::Board;
 use crate::clock::Clock;
-use crate::config::{CacheConfig, Config, ConfigError, Problem, StateConfig};
+use crate::config::{CacheConfig, Config, ConfigError, Problem, PrometheusConfig, StateConfig};
 use crate::monitor::{Handle, Monitor};
 use crate::one_line::one_line;
 use crate::serve::serve;
@@ -70,6 +70,7 @@ pub async fn run(
         record_dir: config.record_dir.clone(),
         state: config.state.clone(),
         incidents_file: config.incidents_file.clone(),
+        warm_start: config.warm_start.clone(),
     };
     watched.change_to(&config.caches, &board, clock).await?;
     let (end, ended) = oneshot::channel::<()>();
@@ -132,6 +133,7 @@ fn tell_what_waits(running: &Config, new: &Config) {
         ("record", running.record_dir != new.record_dir),
         ("state", running.state != new.state),
         ("incidents", running.incidents_file != new.incidents_file),
+        ("warm_start", running.warm_start != new.warm_start),
     ];
     for (section, _) in waits.iter().filter(|(_, differs)| *differs) {
         warn!("the change of {section} needs a restart");
@@ -155,6 +157,8 @@ struct Watched {
     state: Option<StateConfig>,
     /// Where they append their incidents, if anywhere.
     incidents_file: Option<PathBuf>,
+    /// Whose history they learn from at their start, if any.
+    warm_start: Option<PrometheusConfig>,
 }
 
 impl Watched {
@@ -177,6 +181,9 @@ impl Watched {
             }
             if let Some(state) = &self.state {
                 monitor.remember_in(state);
+            }
+            if let Some(history) = &self.warm_start {
+                monitor.learn_from(history);
             }
             if let Some(file) = &self.incidents_file {
                 monitor.report_in(file);

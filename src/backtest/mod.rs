@@ -15,11 +15,10 @@ use crate::clock::Clock;
 use crate::config::PageUrl;
 use crate::detect::Thresholds;
 use crate::reading::Reading;
+use crate::source::prometheus::PrometheusError;
 use crate::trace::{BadRow, Column, Row, TraceError, TraceReader};
 
-pub use prometheus::PrometheusError;
-
-use prometheus::PrometheusReader;
+use prometheus::RangeReader;
 use replay::Replay;
 use variants::Variants;
 
@@ -100,6 +99,14 @@ pub enum BacktestError {
     /// The Prometheus server.
     #[error(transparent)]
     Prometheus(#[from] PrometheusError),
+    /// The threads or timers of the system.
+    #[error("cannot wait for the Prometheus server")]
+    Runtime(#[source] io::Error),
+    /// There is nothing to replay.
+    #[error(
+        "`{0}` gave nothing in the whole range; see --query.hits, --query.misses and the range"
+    )]
+    Nothing(String),
     /// The output is closed.
     #[error("cannot write the result")]
     Output(#[source] io::Error),
@@ -152,7 +159,7 @@ pub fn run(
 /// Where rows come from.
 enum Rows {
     Trace(PathBuf, TraceReader),
-    Prometheus(Box<PrometheusReader>),
+    Prometheus(Box<RangeReader>),
 }
 
 impl Rows {
@@ -162,9 +169,7 @@ impl Rows {
                 let reader = TraceReader::open(file).map_err(|error| of(file, error))?;
                 Rows::Trace(file.clone(), reader)
             }
-            History::Prometheus(range) => {
-                Rows::Prometheus(Box::new(PrometheusReader::open(range)?))
-            }
+            History::Prometheus(range) => Rows::Prometheus(Box::new(RangeReader::open(range)?)),
         })
     }
 

@@ -7,7 +7,7 @@ use clap::{Arg, ArgGroup, ArgMatches, Args, FromArgMatches};
 
 use super::{Command, Span, refusal};
 use crate::backtest::{Format, History, Options, Range};
-use crate::config::{CacheConfig, Config, Flags, web_server};
+use crate::config::{CacheConfig, Config, Flags, prometheus_server};
 use crate::detect::Thresholds;
 use crate::trace::Column;
 
@@ -82,7 +82,7 @@ impl ServerArgs {
     fn range(self) -> Result<Range, String> {
         // clap asks for all three; what is not there is refused all the same.
         let url = self.url.unwrap_or_default();
-        let url = web_server("--prometheus.url", &url).map_err(refusal)?;
+        let url = prometheus_server("--prometheus.url", &url).map_err(refusal)?;
         let (start, end) = (self.start.unwrap_or_default(), self.end.unwrap_or_default());
         if start >= end {
             return Err("--end: must be after --start\n".to_owned());

@@ -106,13 +106,18 @@ fn socket(url: &Url) -> Result<RedisAddress, String> {
     Ok(RedisAddress::Unix(PathBuf::from(path)))
 }
 
-/// Reads the address of an application's page; problems go to `path`.
-pub(super) fn page(text: &str, path: &str, problems: &Problems) -> Option<PageUrl> {
-    const FORM: &str = "write an address such as http://HOST:PORT/metrics";
+/// An application's page.
+pub(super) const PAGE_FORM: &str = "an address such as http://HOST:PORT/metrics";
+
+/// A Prometheus server.
+pub(super) const PROMETHEUS_FORM: &str = "an address such as http://HOST:9090";
+
+/// Reads an address of this form over HTTP; problems go to `path`.
+pub(super) fn web(text: &str, form: &str, path: &str, problems: &Problems) -> Option<PageUrl> {
     let message = match Url::parse(text) {
         Ok(url) if matches!(url.scheme(), "http" | "https") => return Some(PageUrl(url.into())),
-        Ok(_) => format!("is not http or https; {FORM}"),
-        Err(error) => format!("{error}{}; {FORM}", hint(text)),
+        Ok(_) => format!("is not http or https; write {form}"),
+        Err(error) => format!("{error}{}; write {form}", hint(text)),
     };
     problems.add(path, message);
     None
@@ -198,9 +203,9 @@ mod tests {
     fn a_page_must_be_http() {
         let problems = Problems::default();
         for text in ["ftp://h/", "h:80/metrics", "http://", "http://h:x/", "/metrics"] {
-            assert_eq!(page(text, "url", &problems), None, "{text}");
+            assert_eq!(web(text, PAGE_FORM, "url", &problems), None, "{text}");
         }
-        let url = page("https://u:p@h/metrics?q=s", "url", &problems).unwrap();
+        let url = web("https://u:p@h/metrics?q=s", PAGE_FORM, "url", &problems).unwrap();
         assert_eq!(page_name(&url), "h:443");
     }
 }

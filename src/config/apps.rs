@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use super::AppConfig;
+use super::address::{self, PAGE_FORM};
 use super::fields::{self, Fields, Name, is, unique, unknown};
 use super::node::{Node, Value};
 use super::problem::Problems;
-use super::{AppConfig, address};
 use crate::reading::expression::{Expression, HistogramExpression};
 use crate::reading::mapping::{Counter, Mapping, preset, preset_names};
 
@@ -31,7 +32,7 @@ fn app(node: &Node, cache: &str, problems: &Problems) -> (Option<Name>, Option<A
     let name = fields.require("name", "the name of the application", fields::name);
     let url = fields.require("url", "the address of its page", |node, problems| {
         let text = fields::text(node, problems, "the address of its page")?;
-        address::page(&text, &node.path, problems)
+        address::web(&text, PAGE_FORM, &node.path, problems)
     });
     let presets = fields.read("preset", |n, p| Some(presets(n, p)));
     let counters = fields.read("counters", |n, p| Some(counters(n, p)));

@@ -5,11 +5,13 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::address::{self, PROMETHEUS_FORM};
 use super::cache::{Kept, caches};
 use super::fields::{self, Fields};
 use super::node::Node;
 use super::problem::{Problems, quoted};
-use super::{Config, Log, LogFormat, LogLevel, StateConfig, Web};
+use super::redis::password;
+use super::{Config, Log, LogFormat, LogLevel, PrometheusConfig, StateConfig, Web};
 
 /// More often wears out the disk; more rarely forgets too much in a crash.
 const SAVE_INTERVAL: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(600);
@@ -27,6 +29,7 @@ pub(super) fn config(root: &Node, problems: &Problems) -> Config {
     let kept = if state_node.is_some() { Kept::OnDisk } else { Kept::Nowhere };
     let state = state_node.and_then(|node| state(node, problems));
     let incidents_file = fields.read("incidents", incidents_file);
+    let warm_start = fields.read("warm_start", warm_start);
     let defaults = fields.get("defaults");
     let caches = fields
         .require("caches", "a list with a name and redis.addr for each cache", |node, problems| {
@@ -41,6 +44,7 @@ pub(super) fn config(root: &Node, problems: &Problems) -> Config {
         record_dir,
         state,
         incidents_file,
+        warm_start,
     }
 }
 
@@ -95,4 +99,20 @@ fn incidents_file(node: &Node, problems: &Problems) -> Option<PathBuf> {
     let file = fields.require("file", "the path of a file", fields::appendable);
     fields.end();
     file
+}
+
+fn warm_start(node: &Node, problems: &Problems) -> Option<PrometheusConfig> {
+    let mut fields = Fields::of(node, problems);
+    let url = fields.require("prometheus", PROMETHEUS_FORM, |node, problems| {
+        let text = fields::text(node, problems, PROMETHEUS_FORM)?;
+        address::web(&text, PROMETHEUS_FORM, &node.path, problems)
+    });
+    let username = fields.read("username", |n, p| fields::text(n, p, "a user name"));
+    let (file, env) = (fields.get("password_file"), fields.get("password_env"));
+    fields.end();
+    if let (None, Some(node)) = (&username, file.or(env)) {
+        problems.add(&node.path, "needs username beside it");
+    }
+    let password = password(file, env, problems);
+    Some(PrometheusConfig { url: url?, username, password })
 }

@@ -92,14 +92,14 @@ pub fn target(redis: &str, groups: &[String]) -> Result<(RedisConfig, Vec<TtlGro
     problems.or(redis.map(|redis| (redis, ttl.groups)))
 }
 
-/// A server that is asked over HTTP, from the flag of this name.
+/// A Prometheus server, from the flag of this name.
 ///
 /// # Errors
 ///
 /// What is wrong with the address.
-pub fn web_server(flag: &str, url: &str) -> Result<PageUrl, ConfigError> {
+pub fn prometheus_server(flag: &str, url: &str) -> Result<PageUrl, ConfigError> {
     let problems = Problems::default();
-    let url = address::page(url, flag, &problems);
+    let url = address::web(url, address::PROMETHEUS_FORM, flag, &problems);
     problems.or(url)
 }
 
@@ -151,7 +151,7 @@ fn app_names(urls: &[String]) -> Vec<String> {
     let unheard = Problems::default();
     let mut names: Vec<String> = Vec::new();
     for url in urls {
-        let page = address::page(url, "", &unheard);
+        let page = address::web(url, address::PAGE_FORM, "", &unheard);
         let name = page.map_or_else(|| "app".to_owned(), |page| address::page_name(&page));
         let mut unique = name.clone();
         let mut number = 2;

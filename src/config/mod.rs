@@ -22,7 +22,7 @@ use std::time::Duration;
 
 pub(crate) use fields::shown;
 pub use file::LISTEN_FORM;
-pub use load::{Flags, target, web_server};
+pub use load::{Flags, prometheus_server, target};
 pub use problem::{ConfigError, Problem};
 pub use secret::Secret;
 
@@ -44,6 +44,19 @@ pub struct Config {
     pub state: Option<StateConfig>,
     /// Where incidents are appended, one JSON object a line.
     pub incidents_file: Option<PathBuf>,
+    /// A server that scrapes this exporter: what it has stored is learned from at the start.
+    pub warm_start: Option<PrometheusConfig>,
+}
+
+/// A Prometheus-compatible server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PrometheusConfig {
+    /// `http` or `https`, without `/api`. May hold user and password: never shown.
+    pub url: PageUrl,
+    /// HTTP user, where the address has none.
+    pub username: Option<String>,
+    /// Where that user's password comes from.
+    pub password: Option<Secret>,
 }
 
 /// What was learned is kept over restarts.

@@ -59,7 +59,12 @@ fn mode(node: &Node, problems: &Problems) -> Option<()> {
     None
 }
 
-fn password(file: Option<&Node>, env: Option<&Node>, problems: &Problems) -> Option<Secret> {
+/// The place of a password, from `password_file` or `password_env`.
+pub(super) fn password(
+    file: Option<&Node>,
+    env: Option<&Node>,
+    problems: &Problems,
+) -> Option<Secret> {
     if let (Some(_), Some(env)) = (file, env) {
         problems.add(&env.path, "password_file is given already; keep one of them");
     }

@@ -94,17 +94,7 @@ impl Detector {
     /// seconds. Values that cannot be what a detector has learned are left out.
     pub fn resume(thresholds: Thresholds, state: State, now: f64) -> Detector {
         let mut detector = Detector::new(thresholds);
-        let ago = Some(now - state.time).filter(|ago| ago.is_finite()).unwrap_or(0.0).max(0.0);
-        for source in Source::ALL {
-            let learned = state.baselines.get(source).as_ref();
-            let restored =
-                learned.and_then(|learned| Baseline::restored(learned, ago, &detector.thresholds));
-            if let Some(baseline) = restored {
-                // What was learned from is the part of the observed time that could be.
-                *detector.observed.get_mut(source) = baseline.seconds / LEARNED_SHARE;
-                detector.charts.get_mut(source).baseline = baseline;
-            }
-        }
+        detector.adopt(&state, now);
         if let Some(incident) = state.incident.filter(|incident| incident.started_at.is_finite()) {
             let since = |time: f64| detector.clock - (now - time).max(0.0);
             let episode = Episode::restored(incident, state.settled, since);
@@ -115,6 +105,25 @@ impl Detector {
         }
         detector.time = now;
         detector
+    }
+
+    /// Takes over the baselines of another detector's state, of each source of which that one had
+    /// seen more lookups, at `now` in Unix seconds.
+    pub fn adopt(&mut self, state: &State, now: f64) {
+        let ago = Some(now - state.time).filter(|ago| ago.is_finite()).unwrap_or(0.0).max(0.0);
+        for source in Source::ALL {
+            let learned = state.baselines.get(source).as_ref();
+            let restored =
+                learned.and_then(|learned| Baseline::restored(learned, ago, &self.thresholds));
+            let own = &mut self.charts.get_mut(source).baseline;
+            if let Some(baseline) = restored
+                && baseline.misses.exposure() > own.misses.exposure()
+            {
+                // What was learned from is the part of the observed time that could be.
+                *self.observed.get_mut(source) = baseline.seconds / LEARNED_SHARE;
+                *own = baseline;
+            }
+        }
     }
 
     /// What it says before its first sample: what it was told when it resumed.

@@ -113,7 +113,7 @@ impl Column {
 
 /// A row's lookups, which are two cells a source.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct RowLookups {
+pub(crate) struct RowLookups {
     hits: Option<f64>,
     misses: Option<f64>,
     redis_hits: Option<f64>,
@@ -122,7 +122,7 @@ pub(super) struct RowLookups {
 
 impl RowLookups {
     /// Puts the row's lookups into the reading; `apart` when the server's own are columns too.
-    pub(super) fn fill(self, reading: &mut Reading, apart: bool) {
+    pub(crate) fn fill(self, reading: &mut Reading, apart: bool) {
         let pair = |hits: Option<f64>, misses: Option<f64>| {
             hits.zip(misses).map(|(hits, misses)| Lookups { hits, misses })
         };
@@ -137,7 +137,7 @@ impl RowLookups {
 }
 
 /// Takes a cell into the reading. Whether the value is one that the column can have.
-pub(super) fn take(
+pub(crate) fn take(
     column: Column,
     value: f64,
     reading: &mut Reading,

@@ -16,5 +16,6 @@ mod read;
 mod write;
 
 pub use columns::Column;
+pub(crate) use columns::{RowLookups, take};
 pub use read::{BadRow, Row, RowFault, TraceError, TraceReader};
 pub use write::Recorder;

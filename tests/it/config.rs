@@ -46,6 +46,7 @@ fn a_minimal_file_has_the_documented_defaults() {
     assert_eq!((config.log.level, config.log.format), (LogLevel::Info, LogFormat::Text));
     let files = (&config.record_dir, &config.state, &config.incidents_file);
     assert_eq!(files, (&None, &None, &None));
+    assert_eq!(config.warm_start, None);
     let [cache] = config.caches.as_slice() else { panic!("one cache: {config:?}") };
     assert_eq!(&*cache.name, "default");
     assert_eq!(cache.poll_interval, Duration::from_secs(1));
@@ -73,6 +74,11 @@ fn a_full_file_means_what_it_says() {
     let save_interval = Duration::from_secs(10);
     assert_eq!(config.state, Some(StateConfig { dir, save_interval }));
     assert_eq!(config.incidents_file, Some(PathBuf::from("tests/config/good/none.jsonl")));
+    let history = config.warm_start.as_ref().expect("a Prometheus");
+    assert_eq!(history.url.0, "https://prometheus.example/below");
+    assert_eq!(history.username.as_deref(), Some("reader"));
+    let password = history.password.as_ref().expect("a password").read().expect("readable");
+    assert_eq!(password, b"trailing space ");
     let [catalog, sessions] = config.caches.as_slice() else { panic!("two: {config:?}") };
 
     assert_eq!(catalog.poll_interval, Duration::from_millis(500), "from the defaults");

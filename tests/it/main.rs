@@ -19,6 +19,8 @@ mod cli;
 mod culprits;
 // Restarts: learned baselines, the running incident, the file of incidents.
 mod restart;
+// What a Prometheus has stored, learned from at the start.
+mod warm_start;
 // One Redis server: counters, failures, credentials.
 mod redis;
 

@@ -14,7 +14,7 @@ const DOORS: [(&str, &[&str]); 17] = [
     ("prometheus", &["src/serve/metrics"]),
     ("redis", &["src/source/redis/", "src/drill/"]),
     ("regex_lite", &["src/reading/"]),
-    ("reqwest", &["src/source/app.rs", "src/backtest/"]),
+    ("reqwest", &["src/source/app.rs", "src/source/prometheus/"]),
     ("rustls", &["src/source/"]),
     ("serde_yaml", &["src/config/"]),
     ("statrs", &["src/detect/", "src/signal/ttl/"]),

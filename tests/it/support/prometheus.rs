@@ -16,23 +16,33 @@ pub struct Prometheus {
     _dir: tempfile::TempDir,
 }
 
+/// The user and the password of a guarded one, and the password as its file of users has it.
+pub const USER: &str = "reader";
+pub const PASSWORD: &str = "s3cret";
+const BCRYPT: &str = "$2b$05$abcdefghijklmnopqrstuuLK7U1u6pVRmL7L1BBM2aS35PSZnDXlK";
+/// Both, as a request has them; without a guard nobody looks at it.
+const LOGIN: &str = "Authorization: Basic cmVhZGVyOnMzY3JldA==";
+
 impl Prometheus {
     /// Scrapes this port of the machine and evaluates these rules.
     pub fn start(target: u16, rules: &str) -> Prometheus {
-        Prometheus::start_configured(target, rules, "")
+        Prometheus::start_configured(target, rules, "", "")
     }
 
     /// The same, and sends what fires to an Alertmanager on this port.
     pub fn start_alerting(target: u16, rules: &str, alertmanager: u16) -> Prometheus {
         let to = format!("static_configs: [{{ targets: ['127.0.0.1:{alertmanager}'] }}]");
-        Prometheus::start_configured(
-            target,
-            rules,
-            &format!("alerting: {{ alertmanagers: [{{ {to} }}] }}\n"),
-        )
+        let more = format!("alerting: {{ alertmanagers: [{{ {to} }}] }}\n");
+        Prometheus::start_configured(target, rules, &more, "")
     }
 
-    fn start_configured(target: u16, rules: &str, more: &str) -> Prometheus {
+    /// Scrapes this port of the machine, and answers nobody but [`USER`].
+    pub fn guarded(target: u16) -> Prometheus {
+        let users = format!("basic_auth_users: {{ {USER}: '{BCRYPT}' }}\n");
+        Prometheus::start_configured(target, "", "", &users)
+    }
+
+    fn start_configured(target: u16, rules: &str, more: &str, web: &str) -> Prometheus {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let config = format!(
             "global: {{ scrape_interval: 1s, evaluation_interval: 1s }}\n\
@@ -45,6 +55,7 @@ impl Prometheus {
         let file = dir.path().join("prometheus.yml");
         std::fs::write(&file, config).expect("the configuration is written");
         std::fs::write(dir.path().join("rules.yml"), rules).expect("the rules are written");
+        std::fs::write(dir.path().join("web.yml"), web).expect("the users are written");
         Prometheus::spawn(dir)
     }
 
@@ -53,8 +64,9 @@ impl Prometheus {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let (samples, data) = (dir.path().join("samples.txt"), dir.path().join("data"));
         std::fs::write(&samples, text).expect("the samples are written");
-        std::fs::write(dir.path().join("prometheus.yml"), "")
-            .expect("the configuration is written");
+        for file in ["prometheus.yml", "web.yml"] {
+            std::fs::write(dir.path().join(file), "").expect("the configuration is written");
+        }
         let paths = [&samples, &data].map(|path| path.display().to_string());
         let [samples, data] = [&paths[0], &paths[1]];
         let made = run("promtool", &["tsdb", "create-blocks-from", "openmetrics", samples, data]);
@@ -68,6 +80,7 @@ impl Prometheus {
         let child = Command::new("prometheus")
             .arg(format!("--config.file={}", file.display()))
             .arg(format!("--storage.tsdb.path={}", dir.path().join("data").display()))
+            .arg(format!("--web.config.file={}", dir.path().join("web.yml").display()))
             .arg(format!("--web.listen-address=127.0.0.1:{port}"))
             // An alert whose text has changed goes out again soon.
             .arg("--rules.alert.resend-delay=1s")
@@ -147,7 +160,7 @@ impl Prometheus {
     fn get(&self, target: &str) -> Option<(u16, String)> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).ok()?;
-        write!(stream, "GET {target} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
+        write!(stream, "GET {target} HTTP/1.0\r\nHost: localhost\r\n{LOGIN}\r\n\r\n").ok()?;
         let mut text = String::new();
         stream.read_to_string(&mut text).ok()?;
         let (head, body) = text.split_once("\r\n\r\n")?;
