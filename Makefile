@@ -12,10 +12,10 @@ demo:
 
 # The rules, their tests and the golden page go through promtool inside the tests.
 test: tools
-	cargo fmt --check
-	cargo clippy --locked --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --lib
-	cargo test --locked
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --lib --workspace
+	cargo test --locked --workspace
 
 # The tables of what watching costs, side by side with Debian's exporter.
 bench:

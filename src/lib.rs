@@ -6,20 +6,20 @@
 //! source/redis ─┐ what one server or one
 //! source/app  ──┤ application said, once a poll
 //!               ▼
-//!            Reading   cumulative, one instant, one cache      (reading/)
+//!            Reading   cumulative, one instant, one cache      (core/reading/)
 //!               ▼
-//!            Sample    what happened between two readings      (signal/)
+//!            Sample    what happened between two readings      (core/signal/)
 //!               ▼
-//!            Detector  the decision, with cause and evidence   (detect/)
+//!            Detector  the decision, with cause and evidence   (core/detect/)
 //!               ▼
-//!            Snapshot  all that may be said about a cache now  (snapshot.rs)
+//!            Snapshot  all that may be said about a cache now  (core/snapshot.rs)
 //!               ▼
 //!            /metrics, the API and the page                    (serve/)
 //! ```
 //!
 //! # The rooms
 //!
-//! The core is pure and cannot fail:
+//! The core, `core/`, is a package of its own: pure, it cannot fail, and it is compiled for speed:
 //! * [`reading`]: what a source said at one instant. `INFO` texts, application pages, and which of
 //!   a page's series are a cache's counters.
 //! * [`signal`]: what a person watches. Counters that survive resets, differences, rates and ratios
@@ -57,16 +57,18 @@
 //! # To add a …
 //!
 //! * **metric**: a row in `serve/metrics/rows.rs` and its line in `tests/golden/metrics.txt`.
-//! * **threshold**: a row in `detect/thresholds.rs`; the configuration follows.
-//! * **signal or cause**: a variant in `detect/evidence.rs` or `detect/cause.rs`, a case in
+//! * **threshold**: a row in `core/detect/thresholds.rs`; the configuration follows.
+//! * **signal or cause**: a variant in `core/detect/evidence.rs` or `core/detect/cause.rs`, a case in
 //!   `tests/it/detector/`, and for a cause its runbook in `alerts/runbooks/`.
-//! * **library's counters**: a file in `reading/presets/` and a page of it in `tests/presets/`.
+//! * **library's counters**: a file in `core/reading/presets/` and a page of it in `tests/presets/`.
 //! * **configuration key**: a field in `config/mod.rs`, its reader beside it, and a file in
 //!   `tests/config/bad/` with what is said about a wrong value.
 //! * **column of a trace**: a row in `trace/columns.rs`.
 //! * **protection of the drill**: a file in `drill/protections/` and a case in
 //!   `tests/it/protections.rs`.
 //! * **alert**: a rule in `alerts/`, its test in `tests/alerts/`, its runbook.
+
+pub use stampede_core::{detect, reading, signal, snapshot};
 
 pub mod backtest;
 pub mod board;
@@ -75,18 +77,14 @@ pub mod clock;
 pub mod config;
 pub mod culprits;
 pub mod demo;
-pub mod detect;
 pub mod drill;
 pub mod incident_file;
 pub mod monitor;
 pub mod one_line;
-pub mod reading;
 pub mod run;
 pub mod serve;
 pub mod shipped;
-pub mod signal;
 pub mod signals;
-pub mod snapshot;
 pub mod source;
 pub mod state;
 pub mod trace;

@@ -13,7 +13,7 @@ const TOKEN_ID: usize = 16;
 /// is one too, as in `page12`. Versions such as `v2` are kept: they are the same for many keys.
 ///
 /// ```
-/// use stampede_exporter::signal::culprits::shape;
+/// use stampede_core::signal::culprits::shape;
 ///
 /// assert_eq!(shape(b"user:123:profile"), b"user:*:profile");
 /// assert_eq!(shape(b"v2:page12"), b"v2:page*");
