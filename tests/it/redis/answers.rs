@@ -121,15 +121,15 @@ async fn costly_sections_are_asked_for_seldom() {
         }
     });
     let mut node = node(&config(server.port));
-    for _ in 0..13 {
+    for _ in 0..33 {
         node.poll().await.unwrap();
         assert_eq!(node.info().and_then(|info| info.maxmemory), Some(5.0));
     }
     // The first poll of a connection is a full one. The second has no usual pace to compare with,
-    // so it asks again in full. Nine quiet ones later it is time for the next full one.
+    // so it asks again in full. Twenty-nine quiet ones later it is time for the next full one.
     let [full, short] = [true, false];
     let mut expected = vec![full, short, full];
-    expected.extend([short; 9]);
+    expected.extend([short; 29]);
     expected.extend([full, short]);
     assert_eq!(*questions.lock().unwrap(), expected);
 }
