@@ -144,34 +144,42 @@ impl Estimator {
     /// watch list) is left empty for it to fill.
     pub fn picture(&mut self, now: f64) -> TtlPicture {
         self.sample.expire(now);
-        let mass = Mass::at(now, &self.sample, self.groups.count());
-        let views = self.views(&mass);
-        self.announced = self.announce(now, &views);
-        let waves = self.waves(now, &mass, &views);
-        let (all, groups) = match views.split_last() {
-            Some((all, groups)) => (all, groups),
-            None => return TtlPicture { time: now, ..TtlPicture::default() },
-        };
-        let here = |name: &str| waves.iter().filter(|w| &*w.group == name).collect::<Vec<_>>();
+        let (mass, mut parts) = Mass::at(now, &self.sample, self.groups.count());
+        let level = FALSE_WAVE / (self.groups.count() + 1) as f64;
         // Where nothing was asked, as with the watch list alone, nothing is known of any group.
         let known = mass.used > 0 || mass.keys == 0.0;
-        let groups: Vec<GroupTtl> = groups
-            .iter()
-            .filter(|_| known)
-            .zip(&mass.without_ttl)
-            .map(|(view, without)| GroupTtl {
-                forecast: forecast(now, &mass, &view.parts, &here(&view.name)),
-                ..group_ttl(&mass, view, *without)
-            })
-            .collect();
-        let of_all = here(ALL_GROUP);
+        let before = std::mem::take(&mut self.announced);
+        let mut waves = Vec::new();
+
+        parts.sort_unstable_by(|a, b| a.group.cmp(&b.group).then(a.left.total_cmp(&b.left)));
+        let mut groups = Vec::new();
+        for ((place, name), without) in (0..).zip(self.groups.names()).zip(&mass.without_ttl) {
+            let start = parts.partition_point(|part| part.group < place);
+            let end = parts.partition_point(|part| part.group <= place);
+            let parts = parts.get(start..end).unwrap_or_default();
+            let view = View { name, group: Some(place), parts };
+            let here = waves_of(now, &mass, &view, &before, level, &mut self.announced);
+            if known {
+                let forecast = forecast(now, &mass, view.parts, &here);
+                groups.push(GroupTtl { forecast, ..group_ttl(&mass, &view, *without) });
+            }
+            waves.extend(here);
+        }
+
+        parts.sort_unstable_by(|a, b| a.left.total_cmp(&b.left));
+        let all = View { name: Arc::from(ALL_GROUP), group: None, parts: &parts };
+        let here = waves_of(now, &mass, &all, &before, level, &mut self.announced);
+        let forecast = forecast(now, &mass, &parts, &here);
+        let due_ratio = due_ratio(now, &parts, &here);
+        waves.extend(here);
+        waves.sort_by(|a, b| a.start.total_cmp(&b.start));
         TtlPicture {
             time: now,
             groups,
-            all: forecast(now, &mass, &all.parts, &of_all),
-            due: DUE_WINDOWS.map(|(window, _)| mass.estimate(due(&all.parts, window))),
-            smallest_wave: smallest_wave(&mass, &all.parts, FALSE_WAVE / views.len() as f64),
-            due_ratio: due_ratio(now, &all.parts, &of_all),
+            all: forecast,
+            due: DUE_WINDOWS.map(|(window, _)| mass.estimate(due(&parts, window))),
+            smallest_wave: smallest_wave(&mass, &parts, level),
+            due_ratio,
             waves: told_once(&waves),
             keys: mass.keys,
             without_ttl: if known { mass.persistent } else { 0.0 },
@@ -180,69 +188,60 @@ impl Estimator {
             ..TtlPicture::default()
         }
     }
+}
 
-    /// Each group's parts, then all together.
-    fn views(&self, mass: &Mass) -> Vec<View> {
-        let mut views: Vec<View> = self
-            .groups
-            .names()
-            .enumerate()
-            .map(|(place, name)| View { name, group: Some(place as u16), parts: Vec::new() })
-            .collect();
-        for part in &mass.parts {
-            if let Some(view) = views.get_mut(usize::from(part.group)) {
-                view.parts.push(*part);
-            }
+/// The waves of one view with their sizes; they are `announced` from now on.
+fn waves_of(
+    now: f64,
+    mass: &Mass,
+    view: &View<'_>,
+    before: &[Announced],
+    level: f64,
+    announced: &mut Vec<Announced>,
+) -> Vec<Wave> {
+    let before = before.iter().filter(|a| a.group == view.group);
+    let mut waves = Vec::new();
+    for mut one in announce(now, view, before, level) {
+        let wave = measure(now, mass, view, &one);
+        one.ratio = wave.clustering_ratio;
+        announced.push(one);
+        if wave.keys.value > 0.0 {
+            waves.push(wave);
         }
-        views.push(View { name: Arc::from(ALL_GROUP), group: None, parts: mass.parts.clone() });
-        views
     }
+    waves
+}
 
-    /// The waves to announce now: the significant ones, and the announced ones that are too near
-    /// now to be judged again.
-    fn announce(&self, now: f64, views: &[View]) -> Vec<Announced> {
-        let level = FALSE_WAVE / views.len() as f64;
-        let mut waves = Vec::new();
-        for view in views {
-            let before = || self.announced.iter().filter(|a| a.group == view.group);
-            let times: Vec<f64> = view.parts.iter().filter(|p| p.seen).map(|p| p.left).collect();
-            let found = wave::scan(&times, level * STAYING);
-            for span in &found {
-                let known = before().find(|a| overlaps(a, now, span));
-                let width = known.map_or_else(|| narrow(span.from), Announced::widest);
-                if span.to - span.from <= width && (known.is_some() || span.chance <= level) {
-                    waves.push(Announced {
-                        group: view.group,
-                        start: now + span.from,
-                        end: now + span.to,
-                        since: known.map_or(now, |a| a.since),
-                        ratio: known.map_or(0.0, |a| a.ratio),
-                    });
-                }
-            }
-            let breaking = before().filter(|a| {
-                let near = a.start - now <= wave::WINDOWS[wave::WINDOWS.len() - 1];
-                near && a.end > now && !found.iter().any(|span| overlaps(a, now, span))
+/// The waves of one view to announce now: the significant ones, and those announced `before` that
+/// are too near now to be judged again.
+fn announce<'a>(
+    now: f64,
+    view: &View<'_>,
+    before: impl Iterator<Item = &'a Announced> + Clone,
+    level: f64,
+) -> Vec<Announced> {
+    let times = view.parts.iter().filter(|p| p.seen).map(|p| p.left).collect();
+    let found = wave::scan(times, level * STAYING);
+    let mut waves = Vec::new();
+    for span in &found {
+        let known = before.clone().find(|a| overlaps(a, now, span));
+        let width = known.map_or_else(|| narrow(span.from), Announced::widest);
+        if span.to - span.from <= width && (known.is_some() || span.chance <= level) {
+            waves.push(Announced {
+                group: view.group,
+                start: now + span.from,
+                end: now + span.to,
+                since: known.map_or(now, |a| a.since),
+                ratio: known.map_or(0.0, |a| a.ratio),
             });
-            waves.extend(breaking.cloned());
         }
-        waves
     }
-
-    /// The announced waves of every view with their sizes, soonest first.
-    fn waves(&mut self, now: f64, mass: &Mass, views: &[View]) -> Vec<Wave> {
-        let mut waves: Vec<Wave> = Vec::new();
-        for announced in &mut self.announced {
-            let Some(view) = views.iter().find(|v| v.group == announced.group) else { continue };
-            let wave = measure(now, mass, view, announced);
-            announced.ratio = wave.clustering_ratio;
-            if wave.keys.value > 0.0 {
-                waves.push(wave);
-            }
-        }
-        waves.sort_by(|a, b| a.start.total_cmp(&b.start));
-        waves
-    }
+    let breaking = before.filter(|a| {
+        let near = a.start - now <= wave::WINDOWS[wave::WINDOWS.len() - 1];
+        near && a.end > now && !found.iter().any(|span| overlaps(a, now, span))
+    });
+    waves.extend(breaking.cloned());
+    waves
 }
 
 /// Each wave once: under its group's name where one group has most of it, or else under
@@ -266,11 +265,11 @@ fn told_once(waves: &[Wave]) -> Vec<Wave> {
 }
 
 /// One group's parts, sorted by remaining TTL.
-struct View {
+struct View<'a> {
     name: Arc<str>,
     /// `None` for all together.
     group: Option<u16>,
-    parts: Vec<Part>,
+    parts: &'a [Part],
 }
 
 /// How wide a wave may be that comes in so many seconds.
@@ -285,17 +284,17 @@ fn overlaps(announced: &Announced, now: f64, span: &Span) -> bool {
 }
 
 /// An announced wave's size now.
-fn measure(now: f64, mass: &Mass, view: &View, announced: &Announced) -> Wave {
+fn measure(now: f64, mass: &Mass, view: &View<'_>, announced: &Announced) -> Wave {
     let (from, to) = (announced.start - now, announced.end - now);
     // A millisecond of room, since deadlines were moved to and fro between two time scales.
-    let inside = within(&view.parts, from - 1e-3, to + 1e-3);
+    let inside = within(view.parts, from - 1e-3, to + 1e-3);
     let seen = || inside.iter().filter(|p| p.seen);
     let keys = mass.estimate(seen());
     let (start, length) = densest(inside, 1.0);
     let second = inside.get(start..start + length).unwrap_or_default();
     let peak = mass.estimate(second.iter().filter(|p| p.seen));
-    let group_keys: f64 = view.parts.iter().map(|p| p.keys).sum();
-    let ratio = mean_rate(&view.parts).map_or(0.0, |mean| peak.value / mean.keys);
+    let group_keys: f64 = view.parts.iter().map(Part::keys).sum();
+    let ratio = mean_rate(view.parts).map_or(0.0, |mean| peak.value / mean.keys);
     Wave {
         group: Arc::clone(&view.name),
         start: announced.start,
@@ -314,19 +313,19 @@ fn measure(now: f64, mass: &Mass, view: &View, announced: &Announced) -> Wave {
 }
 
 /// The additive part of a group's picture.
-fn group_ttl(mass: &Mass, view: &View, without_ttl: f64) -> GroupTtl {
+fn group_ttl(mass: &Mass, view: &View<'_>, without_ttl: f64) -> GroupTtl {
     let mut buckets = vec![0.0; TTL_BOUNDS.len() + 1];
-    for part in &view.parts {
+    for part in view.parts {
         let place = TTL_BOUNDS.partition_point(|bound| *bound < part.left);
         if let Some(bucket) = buckets.get_mut(place) {
-            *bucket += part.keys;
+            *bucket += part.keys();
         }
     }
-    let due = DUE_WINDOWS.map(|(window, _)| mass.estimate(due(&view.parts, window)));
+    let due = DUE_WINDOWS.map(|(window, _)| mass.estimate(due(view.parts, window)));
     GroupTtl {
         name: Arc::clone(&view.name),
         buckets,
-        ttl_sum: view.parts.iter().fold(0.0, |sum, p| sum + p.left * p.keys),
+        ttl_sum: view.parts.iter().fold(0.0, |sum, p| sum + p.left * p.keys()),
         without_ttl,
         without_ttl_interval: mass.persistent_interval(without_ttl),
         due: due.map(|estimate| estimate.value),

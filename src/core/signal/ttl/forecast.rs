@@ -21,7 +21,7 @@ const SMOOTH_KEYS: f64 = 32.0;
 
 /// The highest second ahead: a wave's if there is one, or else the densest stretch that is long
 /// enough to hold more than noise.
-pub(super) fn forecast(now: f64, mass: &Mass, parts: &[Part], waves: &[&Wave]) -> Forecast {
+pub(super) fn forecast(now: f64, mass: &Mass, parts: &[Part], waves: &[Wave]) -> Forecast {
     let Some(mean) = mean_rate(parts) else { return Forecast::default() };
     let width = smooth_width(parts, mean);
     let (start, length) = densest(parts, width);
@@ -53,12 +53,12 @@ pub(super) fn forecast(now: f64, mass: &Mass, parts: &[Part], waves: &[&Wave]) -
 }
 
 /// Keys due in the coming second over the mean rate.
-pub(super) fn due_ratio(now: f64, parts: &[Part], waves: &[&Wave]) -> Option<f64> {
+pub(super) fn due_ratio(now: f64, parts: &[Part], waves: &[Wave]) -> Option<f64> {
     let mean = mean_rate(parts)?;
     let breaking = waves.iter().filter(|w| w.start <= now + 1.0 && w.end >= now);
     let width = smooth_width(parts, mean);
     // An empty sum is -0, which a person would read.
-    let keys = due(parts, width).fold(0.0, |keys, part| keys + part.keys);
+    let keys = due(parts, width).fold(0.0, |keys, part| keys + part.keys());
     let calm = (keys / width / mean.keys).min(CALM);
     Some(breaking.map(|w| w.clustering_ratio).fold(calm, f64::max))
 }
@@ -67,7 +67,7 @@ pub(super) fn due_ratio(now: f64, parts: &[Part], waves: &[&Wave]) -> Option<f64
 pub(super) fn smallest_wave(mass: &Mass, parts: &[Part], level: f64) -> Option<f64> {
     let mean = mean_rate(parts)?;
     let seen = parts.iter().filter(|p| p.seen);
-    let (count, keys) = seen.fold((0.0, 0.0), |(n, keys), part| (n + 1.0, keys + part.keys));
+    let (count, keys) = seen.fold((0.0, 0.0), |(n, keys), part| (n + 1.0, keys + part.keys()));
     let needed = wave::smallest_count(count, mean.sampled, level);
     (count > 0.0).then(|| needed * keys / count).filter(|keys| *keys < mass.volatile)
 }
@@ -88,7 +88,7 @@ pub(super) fn mean_rate(parts: &[Part]) -> Option<MeanRate> {
     let (mut keys, mut sampled) = (0.0, 0.0);
     let mut highest: Option<MeanRate> = None;
     for (place, part) in parts.iter().enumerate() {
-        keys += part.keys;
+        keys += part.keys();
         sampled += f64::from(u8::from(part.seen));
         // A mean over fewer keys is noise, unless there are no more.
         if sampled < SMOOTH_KEYS && place + 1 < parts.len() {
@@ -125,9 +125,9 @@ pub(super) fn densest(parts: &[Part], width: f64) -> (usize, usize) {
     let (mut first, mut keys) = (0, 0.0);
     let mut best = (0, 0, 0.0);
     for (place, part) in parts.iter().enumerate() {
-        keys += part.keys;
+        keys += part.keys();
         while let Some(oldest) = parts.get(first).filter(|p| part.left - p.left > width) {
-            keys -= oldest.keys;
+            keys -= oldest.keys();
             first += 1;
         }
         if keys > best.2 {

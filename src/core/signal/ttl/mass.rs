@@ -19,24 +19,30 @@ const MAX_UNKNOWN: f64 = 0.1;
 /// But it always uses this many keys with a deadline: below, the noise is worse than the staleness.
 const MIN_FRESH: usize = 1000;
 
-/// A stretch of keys with one remaining TTL.
+/// A stretch of keys with one remaining TTL. There are up to two of them a sampled key.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Part {
     /// Seconds until the deadline, above zero.
     pub(super) left: f64,
-    /// Keys of the space that it stands for.
-    pub(super) keys: f64,
+    /// Keys of the space that it stands for. Seven digits are enough for one of thousands; they
+    /// are added up in twice as many.
+    keys: f32,
     /// The group's place.
     pub(super) group: u16,
     /// Whether the deadline was seen, or is the assumption about keys written since.
     pub(super) seen: bool,
 }
 
-/// The key space as parts.
+impl Part {
+    /// Keys of the space that it stands for.
+    pub(super) fn keys(&self) -> f64 {
+        f64::from(self.keys)
+    }
+}
+
+/// The key space, but for its [`Part`]s.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Mass {
-    /// Sorted by remaining TTL.
-    pub(super) parts: Vec<Part>,
     /// Keys with a deadline, over all databases that have been sampled.
     pub(super) volatile: f64,
     /// Keys without one, by group.
@@ -54,28 +60,34 @@ pub(super) struct Mass {
 }
 
 impl Mass {
-    /// The key space at `now`, seconds; `groups` counts `other`.
-    pub(super) fn at(now: f64, sample: &Deadlines, groups: usize) -> Mass {
+    /// The key space at `now`, seconds, with its keys that have a deadline as parts in no order;
+    /// `groups` counts `other`.
+    pub(super) fn at(now: f64, sample: &Deadlines, groups: usize) -> (Mass, Vec<Part>) {
         let mut mass = Mass { without_ttl: vec![0.0; groups], ..Mass::default() };
+        let mut parts = Vec::new();
         let (mut volatile_variance, mut persistent_variance) = (0.0, 0.0);
         for (database, space) in sample.spaces() {
             mass.keys += space.keys;
             let rows = usable(now, sample.newest_first(database), space.volatile);
-            mass.used += rows.len() as u64;
-            let volatile = rows.iter().filter(|k| k.drawn.deadline.is_some()).count() as f64;
-            let persistent = rows.len() as f64 - volatile;
+            let (mut volatile, mut persistent) = (0.0, 0.0);
+            let mut seen = vec![0.0; groups];
+            for kept in rows.clone() {
+                if kept.deadline.is_some() {
+                    volatile += 1.0;
+                } else {
+                    persistent += 1.0;
+                    add(&mut seen, kept.group, 1.0);
+                }
+            }
+            mass.used += (volatile + persistent) as u64;
             if volatile > 0.0 {
                 mass.volatile += space.volatile;
                 volatile_variance += stratum(space.volatile, volatile);
-                mass.parts.extend(volatile_parts(now, &rows, space.volatile, groups));
+                volatile_parts(now, rows, space.volatile, groups, &mut parts);
             }
             let without = space.keys - space.volatile;
             mass.persistent += without;
             persistent_variance += stratum(without, persistent);
-            let mut seen = vec![0.0; groups];
-            for kept in rows.iter().filter(|k| k.drawn.deadline.is_none()) {
-                add(&mut seen, kept.drawn.group, 1.0);
-            }
             if persistent == 0.0 {
                 // None was seen, so no group is known for them.
                 add(&mut mass.without_ttl, groups.saturating_sub(1) as u16, without);
@@ -87,16 +99,15 @@ impl Mass {
         }
         mass.volatile_n = mass.volatile * mass.volatile / volatile_variance;
         mass.persistent_n = mass.persistent * mass.persistent / persistent_variance;
-        mass.parts.sort_unstable_by(|a, b| a.left.total_cmp(&b.left));
-        mass
+        (mass, parts)
     }
 
     /// The number of keys in these parts, all of them with a deadline.
     pub(super) fn estimate<'a>(&self, parts: impl Iterator<Item = &'a Part>) -> Estimate {
         let (mut seen, mut value) = (0.0, 0.0);
         for part in parts {
-            value += part.keys;
-            seen += if part.seen { part.keys } else { 0.0 };
+            value += part.keys();
+            seen += if part.seen { part.keys() } else { 0.0 };
         }
         if self.volatile <= 0.0 {
             return Estimate::default();
@@ -130,11 +141,14 @@ fn stratum(size: f64, n: f64) -> f64 {
 }
 
 /// The newest part of a database's sample that leaves no more of the space unknown than allowed.
-fn usable<'a>(now: f64, newest_first: impl Iterator<Item = &'a Kept>, space: f64) -> Vec<&'a Kept> {
-    let rows: Vec<&Kept> = newest_first.collect();
+fn usable(
+    now: f64,
+    newest_first: impl Iterator<Item = Kept> + Clone,
+    space: f64,
+) -> impl Iterator<Item = Kept> + Clone {
     let (mut n, mut known, mut reach) = (0_usize, 0.0, 0);
-    for (place, kept) in rows.iter().enumerate() {
-        if let Some(deadline) = kept.drawn.deadline {
+    for (place, kept) in newest_first.clone().enumerate() {
+        if let Some(deadline) = kept.deadline {
             n += 1;
             known += if deadline > now { kept.volatile } else { 0.0 };
         }
@@ -142,26 +156,32 @@ fn usable<'a>(now: f64, newest_first: impl Iterator<Item = &'a Kept>, space: f64
             reach = place + 1;
         }
     }
-    let mut rows = rows;
-    rows.truncate(reach);
-    rows
+    newest_first.take(reach)
 }
 
-/// One database's keys with a deadline.
-fn volatile_parts(now: f64, rows: &[&Kept], space: f64, groups: usize) -> Vec<Part> {
-    let answers = || rows.iter().filter_map(|k| Some((k, k.drawn.deadline?)));
-    let n = answers().count() as f64;
+/// Adds one database's keys with a deadline.
+fn volatile_parts(
+    now: f64,
+    rows: impl Iterator<Item = Kept> + Clone,
+    space: f64,
+    groups: usize,
+    parts: &mut Vec<Part>,
+) {
+    let answers = rows.filter_map(|kept| Some((kept, kept.deadline?)));
+    let mut n = 0.0;
     let mut passed = vec![0.0; groups];
     let mut by_group = vec![0.0; groups];
     let mut known = 0.0;
-    for (kept, deadline) in answers() {
-        add(&mut by_group, kept.drawn.group, 1.0);
+    for (kept, deadline) in answers.clone() {
+        n += 1.0;
+        add(&mut by_group, kept.group, 1.0);
         if deadline > now {
-            known += kept.volatile / n;
+            known += kept.volatile;
         } else {
-            add(&mut passed, kept.drawn.group, kept.volatile / n);
+            add(&mut passed, kept.group, kept.volatile);
         }
     }
+    known /= n;
     // More known than there is: keys were deleted, whichever.
     let shrink = if known > space { space / known } else { 1.0 };
     let unknown = (space - known).max(0.0);
@@ -176,19 +196,16 @@ fn volatile_parts(now: f64, rows: &[&Kept], space: f64, groups: usize) -> Vec<Pa
         };
         unknown * share / members
     };
-    let mut parts = Vec::new();
-    for (kept, deadline) in answers() {
-        let group = kept.drawn.group;
+    for (Kept { group, taken, volatile, .. }, deadline) in answers {
         if deadline > now {
-            let keys = kept.volatile / n * shrink;
+            let keys = (volatile / n * shrink) as f32;
             parts.push(Part { left: deadline - now, keys, group, seen: true });
         }
-        let (keys, left) = (unknown_of(group), deadline - kept.drawn.taken);
+        let (keys, left) = (unknown_of(group) as f32, deadline - taken);
         if keys > 0.0 && left > 0.0 {
             parts.push(Part { left, keys, group, seen: false });
         }
     }
-    parts
 }
 
 fn add(counts: &mut [f64], group: u16, keys: f64) {

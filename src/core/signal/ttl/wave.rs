@@ -48,15 +48,14 @@ pub(super) struct Span {
 
 /// Finds the stretches of `times` (sorted, seconds from now, all positive) that stand out with a
 /// chance of at most `level`, in order of time.
-pub(super) fn scan(times: &[f64], level: f64) -> Vec<Span> {
+pub(super) fn scan(mut times: Vec<f64>, level: f64) -> Vec<Span> {
     let mut found: Vec<Span> = Vec::new();
-    let mut rest = times.to_vec();
     for _ in 0..PASSES {
-        let new = pass(&rest, level);
+        let new = pass(&times, level);
         if new.is_empty() {
             break;
         }
-        rest = flatten(&rest, &new);
+        flatten(&mut times, &new);
         found.extend(new.iter().map(|candidate| candidate.span));
     }
     found.sort_by(|a, b| a.chance.total_cmp(&b.chance));
@@ -213,22 +212,19 @@ fn strength(count: f64, side: f64, share: f64) -> f64 {
     term(count, share) + term(side, 1.0 - share)
 }
 
-/// The times with each found window thinned to what its sides hold, so that it neither hides its
-/// neighbours nor leaves a hole that makes them stand out.
-fn flatten(times: &[f64], found: &[Candidate]) -> Vec<f64> {
-    let mut flat = Vec::with_capacity(times.len());
-    for (place, &time) in times.iter().enumerate() {
+/// Thins each found window to what its sides hold, so that it neither hides its neighbours nor
+/// leaves a hole that makes them stand out.
+fn flatten(times: &mut Vec<f64>, found: &[Candidate]) {
+    let mut places = 0..;
+    times.retain(|_| {
+        let place = places.next().unwrap_or_default();
         let inside = found.iter().find(|c| (c.first..c.end).contains(&place));
-        let keep = inside.is_none_or(|c| {
+        inside.is_none_or(|c| {
             let step = c.expected / (c.end - c.first) as f64;
             let nth = (place - c.first) as f64;
             ((nth + 1.0) * step).floor() > (nth * step).floor()
-        });
-        if keep {
-            flat.push(time);
-        }
-    }
-    flat
+        })
+    });
 }
 
 /// Stretches that are no further apart than one of them is wide are one wave: what is wider than a
@@ -266,7 +262,7 @@ mod tests {
     }
 
     fn smallest(n: usize, width: f64) -> usize {
-        (1..100).find(|count| !scan(&even_with(n, *count, width), 1e-3).is_empty()).expect("one")
+        (1..100).find(|count| !scan(even_with(n, *count, width), 1e-3).is_empty()).expect("one")
     }
 
     /// The expected number of windows of 1 s that start at a deadline and hold k or more, with the
@@ -287,16 +283,16 @@ mod tests {
 
     #[test]
     fn even_deadlines_are_no_wave() {
-        assert_eq!(scan(&even_with(3000, 0, 1.0), 1e-3), []);
-        assert_eq!(scan(&[], 1e-3), []);
-        assert_eq!(scan(&[5.0, 5.0, 5.0], 1e-3), []);
+        assert_eq!(scan(even_with(3000, 0, 1.0), 1e-3), []);
+        assert_eq!(scan(vec![], 1e-3), []);
+        assert_eq!(scan(vec![5.0, 5.0, 5.0], 1e-3), []);
     }
 
     /// A step from nothing to ten a second, and back: dense, but no denser than one of its sides.
     #[test]
     fn a_plateau_is_no_wave() {
         let plateau: Vec<f64> = (0..3000).map(|i| 200.0 + f64::from(i) / 10.0).collect();
-        assert_eq!(scan(&plateau, 1e-3), []);
+        assert_eq!(scan(plateau, 1e-3), []);
     }
 
     #[test]
@@ -304,7 +300,7 @@ mod tests {
         let mut times = even_with(3000, 400, 1.0);
         times.extend((0..30).map(|i| 1820.02 + f64::from(i) / 100.0));
         times.sort_by(f64::total_cmp);
-        let waves = scan(&times, 1e-4);
+        let waves = scan(times, 1e-4);
         assert_eq!(waves.len(), 2, "{waves:?}");
         assert!(waves[0].from >= 1799.0 && waves[0].to <= 1801.5, "{waves:?}");
         assert!(waves[1].from >= 1819.0 && waves[1].to <= 1821.5, "{waves:?}");
@@ -317,7 +313,7 @@ mod tests {
         let times: Vec<f64> = (0..600).map(|i| 108.0 + f64::from(i * 7919 % 600) * 0.04).collect();
         let mut times = times;
         times.sort_by(f64::total_cmp);
-        let waves = scan(&times, 1e-3);
+        let waves = scan(times, 1e-3);
         assert_eq!(waves.len(), 1, "{waves:?}");
         assert!(waves[0].to - waves[0].from > 23.0, "{waves:?}");
     }
@@ -337,6 +333,6 @@ mod tests {
     #[test]
     fn nothing_is_said_about_what_cannot_be_compared() {
         let now: Vec<f64> = (0..50).map(|i| 0.1 + f64::from(i) / 100.0).collect();
-        assert_eq!(scan(&now, 1e-3), []);
+        assert_eq!(scan(now, 1e-3), []);
     }
 }

@@ -49,7 +49,7 @@ const SLICE_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long an answer counts, seconds. Deadlines do not age, but keys are written again.
 const MAX_AGE: f64 = 300.0;
 
-/// Keys kept at most, whatever the pace: some 5 MB.
+/// Keys kept at most, whatever the pace: some 3 MB.
 const MAX_SAMPLE: usize = 65_536;
 
 /// How long a refused command is left alone, seconds. Permissions may be granted at run time.
