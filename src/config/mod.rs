@@ -268,6 +268,9 @@ pub struct ClientCertificate {
 pub struct TtlConfig {
     /// Keys asked for their TTL, a second. Default 100; 0 turns the sampler off.
     pub keys_per_second: u32,
+    /// Share of one core of the server that sampling may take, 0.0001 to 0.1. Default 0.005. Above
+    /// it the pace is lowered, down to one key a second.
+    pub server_budget: f64,
     /// Key groups: the first that matches counts.
     pub groups: Vec<TtlGroup>,
     /// Keys asked at every poll.
@@ -276,7 +279,12 @@ pub struct TtlConfig {
 
 impl Default for TtlConfig {
     fn default() -> TtlConfig {
-        TtlConfig { keys_per_second: 100, groups: Vec::new(), watch: Vec::new() }
+        TtlConfig {
+            keys_per_second: 100,
+            server_budget: 0.005,
+            groups: Vec::new(),
+            watch: Vec::new(),
+        }
     }
 }
 

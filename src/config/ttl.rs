@@ -1,5 +1,6 @@
 //! `ttl:`: the sampler and the key groups.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::fields::{self, Fields, Name, unique};
@@ -14,16 +15,22 @@ const MOST_GROUPS: usize = 50;
 /// Watched keys of one cache: each is a lookup at every poll.
 const MOST_WATCHED: usize = 20;
 
+/// Shares of one core. With less even one key a second is too much; nobody who watches should take
+/// more.
+const SERVER_BUDGET: RangeInclusive<f64> = 0.0001..=0.1;
+
 /// Reads the sampler's settings.
 pub(super) fn ttl(node: &Node, problems: &Problems) -> TtlConfig {
     let mut fields = Fields::of(node, problems);
     let rate = fields.read("keys_per_second", |n, p| fields::integer(n, p, 0..=100_000));
+    let budget = fields.read("server_budget", |n, p| fields::number(n, p, SERVER_BUDGET));
     let groups = fields.read("groups", |n, p| Some(groups(n, p)));
     let watch = fields.read("watch", |n, p| Some(watch(n, p)));
     fields.end();
     let defaults = TtlConfig::default();
     TtlConfig {
         keys_per_second: rate.unwrap_or(defaults.keys_per_second),
+        server_budget: budget.unwrap_or(defaults.server_budget),
         groups: groups.unwrap_or(defaults.groups),
         watch: watch.unwrap_or(defaults.watch),
     }

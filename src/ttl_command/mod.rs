@@ -19,6 +19,9 @@ use crate::source::redis::{Node, Sampler};
 /// Keys asked a second: about 5 ms of the server's time in each.
 const KEYS_PER_SECOND: u32 = 2000;
 
+/// Share of one core of the server that the look may take.
+const SERVER_BUDGET: f64 = 0.01;
+
 /// How long to look: 10 000 keys tell a share of 1 % to a fifth of it.
 const LOOK: Duration = Duration::from_secs(5);
 
@@ -114,6 +117,7 @@ async fn look(options: &Options, progress: &mut dyn Write) -> Result<Look, TtlEr
     let clock = Clock::start();
     let config = TtlConfig {
         keys_per_second: KEYS_PER_SECOND,
+        server_budget: SERVER_BUDGET,
         groups: options.groups.clone(),
         ..TtlConfig::default()
     };

@@ -59,7 +59,7 @@ fn a_minimal_file_has_the_documented_defaults() {
         (&cache.redis.username, &cache.redis.password, &cache.redis.tls),
         (&None, &None, &None)
     );
-    assert_eq!(cache.ttl.keys_per_second, 100);
+    assert_eq!((cache.ttl.keys_per_second, cache.ttl.server_budget), (100, 0.005));
     assert_eq!(cache.apps, []);
     assert_eq!(cache.detector, Thresholds::default());
 }
@@ -98,7 +98,7 @@ fn a_full_file_means_what_it_says() {
     assert_eq!(tls.server_name.as_deref(), Some("catalog.example"));
     let client = tls.client.as_ref().expect("a client certificate");
     assert_eq!((&client.cert_file, &client.key_file), (&file, &file));
-    assert_eq!(catalog.ttl.keys_per_second, 50);
+    assert_eq!((catalog.ttl.keys_per_second, catalog.ttl.server_budget), (50, 0.002));
     let groups: Vec<_> =
         catalog.ttl.groups.iter().map(|g| (&*g.name, g.pattern.as_str())).collect();
     assert_eq!(groups, [("product", "product:*"), ("session", "s[0-9]\\[*")]);

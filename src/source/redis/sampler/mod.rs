@@ -15,7 +15,8 @@
 //! the next `INFO` on the same connection; it emits `keymiss` events for the keys that are gone
 //! already; and it deletes expired keys that a scan meets, a little before it would have done so
 //! by itself. Those were the application's keys and their time was up, so they stay in the count
-//! of expired keys.
+//! of expired keys. What all this takes of the server's time is measured where `commandstats` tell
+//! it, and above the configured budget the pace is lowered.
 
 mod pace;
 mod slice;
@@ -99,7 +100,7 @@ impl Sampler {
         let capacity = (f64::from(config.keys_per_second) * MAX_AGE) as usize;
         Sampler {
             clock,
-            pace: Pace::new(config.keys_per_second),
+            pace: Pace::new(config),
             estimator: Estimator::new(Groups::new(groups), capacity.min(MAX_SAMPLE), MAX_AGE),
             walks: BTreeMap::new(),
             watch: WatchList::new(&config.watch),

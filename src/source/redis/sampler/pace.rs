@@ -3,18 +3,16 @@
 use std::time::Duration;
 
 use super::SLICE_KEYS;
+use crate::config::TtlConfig;
 use crate::reading::info::Info;
 
-/// The share of one core of the server that sampling may take. Measured by `commandstats` where the
-/// server shows them; above it the pace is lowered.
-const BUDGET: f64 = 0.005;
+/// What a key is taken to cost with its share of a scan before it was measured, microseconds: twice
+/// what servers on slow machines need.
+const ASSUMED_COST: f64 = 3.0;
 
-/// The pace is never lowered below this share of the configured one.
-const LOWEST: f64 = 0.05;
-
-/// What the cost of a key keeps of its past from poll to poll: about the last half minute counts,
-/// since a call during which the server's process had to wait for its turn looks like a dear one.
-const COST_MEMORY: f64 = 0.97;
+/// The cost of a key fades with this time constant, seconds, since a call during which the server's
+/// process had to wait for its turn looks like a dear one.
+const COST_MEMORY: f64 = 30.0;
 
 /// One round over a small key space takes at least this long, seconds: asking the same keys more
 /// often would say nothing new.
@@ -43,8 +41,10 @@ pub(super) struct Portion {
 #[derive(Debug)]
 pub(super) struct Pace {
     keys_per_second: f64,
-    /// Share of the configured pace that the budget leaves, up to 1.
-    throttle: f64,
+    /// Share of one core of the server that sampling may take.
+    budget: f64,
+    /// Keys a second that the budget allows.
+    bearable: f64,
     /// Keys asked and the microseconds that they and their scans took, fading.
     cost: (f64, f64),
     /// Smoothed time from question to answer, seconds.
@@ -67,10 +67,11 @@ struct Seen {
 }
 
 impl Pace {
-    pub(super) fn new(keys_per_second: u32) -> Pace {
+    pub(super) fn new(config: &TtlConfig) -> Pace {
         Pace {
-            keys_per_second: f64::from(keys_per_second),
-            throttle: 1.0,
+            keys_per_second: f64::from(config.keys_per_second),
+            budget: config.server_budget,
+            bearable: config.server_budget * 1e6 / ASSUMED_COST,
             cost: (0.0, 0.0),
             round_trip: 0.0,
             lookups: 0.0,
@@ -85,7 +86,7 @@ impl Pace {
         if self.keys_per_second <= 0.0 {
             return None;
         }
-        let pace = (self.keys_per_second * self.throttle).min(keys / MIN_ROUND).max(1.0);
+        let pace = self.keys_per_second.min(self.bearable).min(keys / MIN_ROUND).max(1.0);
         let interval = (SLICE_KEYS / pace).clamp(MIN_INTERVAL, MAX_INTERVAL);
         let count = (pace * interval).ceil() as usize;
         Some(Portion { count, interval: Duration::from_secs_f64(interval) })
@@ -144,12 +145,74 @@ impl Pace {
         let keys = seen.lookups - before.lookups;
         let usec = ours(keys, before.pttl, seen.pttl)
             + ours(seen.scans - before.scans, before.scan, seen.scan);
-        self.server_share = Some(usec / 1e6 / (seen.at - before.at));
-        self.cost = (COST_MEMORY * self.cost.0 + keys, COST_MEMORY * self.cost.1 + usec);
+        let seconds = seen.at - before.at;
+        self.server_share = Some(usec / 1e6 / seconds);
+        let kept = (-seconds / COST_MEMORY).exp();
+        self.cost = (kept * self.cost.0 + keys, kept * self.cost.1 + usec);
         let (keys, usec) = self.cost;
         if keys > 0.0 && usec > 0.0 {
-            let bearable = BUDGET * 1e6 * keys / usec;
-            self.throttle = (bearable / self.keys_per_second.max(1.0)).clamp(LOWEST, 1.0);
+            self.bearable = self.budget * 1e6 * keys / usec;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reading::info;
+
+    /// A second at a server on which we looked at so many keys, each for so many microseconds.
+    struct Server {
+        pace: Pace,
+        now: f64,
+        calls: f64,
+        usec: f64,
+    }
+
+    impl Server {
+        fn second(&mut self, ours: f64, others: f64, cost: f64) -> f64 {
+            self.now += 1.0;
+            self.calls += ours + others;
+            self.usec += (ours + others) * cost;
+            self.pace.asked(ours, false);
+            let (calls, usec) = (self.calls, self.usec);
+            let text = format!("# Commandstats\r\ncmdstat_pttl:calls={calls},usec={usec}\r\n");
+            self.pace.observe(self.now, &info::parse(text.as_bytes()).0);
+            let portion = self.pace.slice(1e6).expect("a portion");
+            portion.count as f64 / portion.interval.as_secs_f64()
+        }
+    }
+
+    fn server(keys_per_second: u32, server_budget: f64) -> Server {
+        let config = TtlConfig { keys_per_second, server_budget, ..TtlConfig::default() };
+        Server { pace: Pace::new(&config), now: 0.0, calls: 0.0, usec: 0.0 }
+    }
+
+    /// 0.1 % of a core are 1000 us a second: 200 keys of 5 us each. Before the first measurement
+    /// 3 us are assumed, so 333.
+    #[test]
+    fn the_budget_sets_the_pace_by_what_a_key_costs() {
+        let mut server = server(10_000, 0.001);
+        let assumed = server.second(100.0, 0.0, 5.0);
+        assert!((333.0..=350.0).contains(&assumed), "{assumed}");
+        let measured = server.second(100.0, 0.0, 5.0);
+        assert!((200.0..=210.0).contains(&measured), "{measured}");
+        assert_eq!(server.pace.server_share().map(|s| (s * 1e6).round()), Some(500.0));
+        // Somebody else's calls are not ours.
+        server.second(100.0, 300.0, 5.0);
+        assert_eq!(server.pace.server_share().map(|s| (s * 1e6).round()), Some(500.0));
+        // Ten times as dear for a while, then cheap again; it follows both, and stays at a key a
+        // second at least.
+        let dear = (0..200).map(|_| server.second(20.0, 0.0, 50_000.0)).last();
+        assert_eq!(dear, Some(1.0));
+        let cheap = (0..600).map(|_| server.second(200.0, 0.0, 0.5)).last().expect("a pace");
+        assert!((1900.0..=2100.0).contains(&cheap), "{cheap}");
+    }
+
+    #[test]
+    fn a_pace_within_the_budget_is_kept() {
+        let mut server = server(100, 0.005);
+        let paces: Vec<f64> = (0..10).map(|_| server.second(100.0, 0.0, 1.0)).collect();
+        assert!(paces.iter().all(|pace| (100.0..101.0).contains(pace)), "{paces:?}");
     }
 }
