@@ -84,6 +84,7 @@ pub struct Monitor {
     /// Where to learn from at the start, and the look at it.
     history: Option<PrometheusConfig>,
     warm_start: Option<WarmStart>,
+    /// From the start on.
     culprits: Option<Culprits>,
     state_dir: Option<PathBuf>,
 }
@@ -157,10 +158,7 @@ impl Monitor {
         // Every counter is there before it first moves: one that is born at 1 has no increase.
         let first = self.snapshot();
         self.board.introduce(first);
-        self.culprits = self.state_dir.as_ref().map(|dir| {
-            let CacheConfig { culprits, redis, name, poll_timeout, .. } = &self.config;
-            Culprits::new(*culprits, redis, name, dir, *poll_timeout, self.clock)
-        });
+        self.culprits = Some(Culprits::new(&self.config, self.state_dir.as_deref(), self.clock));
         let mut ticks = interval(self.config.poll_interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
@@ -273,18 +271,20 @@ impl Monitor {
         self.window.push(&sample);
         self.verdict = self.detector.observe(&sample);
         if let Some(culprits) = &mut self.culprits {
-            culprits.follow(self.clock.now(), &self.verdict);
+            let seen = self.apps.iter().map(AppSource::step);
+            culprits.take_in_pages(sample.time, sample.dt, seen);
+            culprits.follow(sample.time, &self.verdict, &mut self.sampler);
             culprits.tell(&self.config.name, &self.verdict);
         }
         self.incidents.apply(&self.verdict, self.config.keep_incidents);
         self.verdict.changes.iter().for_each(|change| self.chronicle.tell(change));
     }
 
-    /// Takes in which keys were missed lately, where somebody looked.
+    /// Takes in whom a look at the keys has found.
     fn take_in_culprits(&mut self, reading: &mut Reading) {
-        let found = self.culprits.as_mut().and_then(Culprits::found).unwrap_or_default();
-        let allowed = self.culprits.as_ref().is_some_and(Culprits::is_allowed);
-        self.node.note_capability("keymiss", allowed);
+        let Some(culprits) = &mut self.culprits else { return };
+        let found = culprits.found(&self.sampler);
+        self.node.note_capability("keymiss", culprits.is_allowed());
         reading.hot_key_share = found.hot_key_share;
         if !found.to_watch.is_empty() {
             self.sampler.watch_for_a_while(&found.to_watch, reading.time + culprits::WATCH);

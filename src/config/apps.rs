@@ -37,6 +37,7 @@ fn app(node: &Node, cache: &str, problems: &Problems) -> (Option<Name>, Option<A
     let presets = fields.read("preset", |n, p| Some(presets(n, p)));
     let counters = fields.read("counters", |n, p| Some(counters(n, p)));
     let labels = fields.read("labels", |n, p| Some(labels(n, p)));
+    let group_label = fields.read("group_label", label);
     let called = fields.read("cache", fields::name);
     fields.end();
 
@@ -50,6 +51,10 @@ fn app(node: &Node, cache: &str, problems: &Problems) -> (Option<Name>, Option<A
         .into_iter()
         .fold(mapping, |mapping, (label, value)| mapping.only(&label, &value))
         .for_cache(called.as_ref().map_or(cache, |name| &name.text));
+    let mapping = match group_label {
+        Some(label) => mapping.grouped_by(&label),
+        None => mapping,
+    };
     let app = name.as_ref().zip(url).map(|(name, url)| AppConfig {
         name: Arc::clone(&name.text),
         url,

@@ -175,6 +175,7 @@ struct SuspectJson {
     pattern: String,
     share: f64,
     example: Option<String>,
+    source: &'static str,
 }
 
 /// Figures by name, in the order they have: the most telling first.
@@ -283,6 +284,7 @@ fn suspect(suspect: &Suspect) -> SuspectJson {
         pattern: keys::text(&suspect.pattern),
         share: suspect.share,
         example: suspect.example.as_deref().map(keys::text),
+        source: suspect.source.as_str(),
     }
 }
 

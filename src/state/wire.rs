@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::detect::incident::figure;
 use crate::detect::state::{Learned, Spread, State};
-use crate::detect::{Cause, Incident, Suspect};
+use crate::detect::{Cause, Incident, Suspect, SuspectSource};
 use crate::reading::{BySource, Source};
 
 /// The form below. A file of another version is not read.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// An older file tells more about another time of day than about now, seconds.
 const MAX_AGE: f64 = 3600.0;
@@ -96,6 +96,7 @@ struct SuspectJson {
     pattern: Vec<u8>,
     share: f64,
     example: Option<Vec<u8>>,
+    source: String,
 }
 
 impl StateJson {
@@ -159,6 +160,7 @@ fn incident_json(incident: &Incident) -> IncidentJson {
         pattern: s.pattern.clone(),
         share: s.share,
         example: s.example.clone(),
+        source: s.source.as_str().to_owned(),
     };
     IncidentJson {
         cause: incident.cause.as_str().to_owned(),
@@ -183,8 +185,11 @@ fn incident_json(incident: &Incident) -> IncidentJson {
 fn incident(json: IncidentJson) -> Result<Incident, Unfit> {
     let cause = Cause::ALL.into_iter().find(|c| c.as_str() == json.cause);
     let source = Source::ALL.into_iter().find(|s| s.as_str() == json.source);
-    let suspect =
-        |s: SuspectJson| Suspect { pattern: s.pattern, share: s.share, example: s.example };
+    let suspect = |s: SuspectJson| {
+        let source = SuspectSource::ALL.into_iter().find(|known| known.as_str() == s.source);
+        let source = source.ok_or(Unfit::Unknown("the source of a suspect"))?;
+        Ok(Suspect { pattern: s.pattern, share: s.share, example: s.example, source })
+    };
     Ok(Incident {
         cause: cause.ok_or(Unfit::Unknown("the cause"))?,
         source: source.ok_or(Unfit::Unknown("the source"))?,
@@ -202,7 +207,7 @@ fn incident(json: IncidentJson) -> Result<Incident, Unfit> {
         latency_p99: json.latency_p99,
         // A figure that this version does not keep any more is no loss.
         evidence: json.evidence.iter().filter_map(|(n, v)| Some((figure(n)?, *v))).collect(),
-        suspects: json.suspects.into_iter().map(suspect).collect(),
+        suspects: json.suspects.into_iter().map(suspect).collect::<Result<_, _>>()?,
     })
 }
 
@@ -223,6 +228,7 @@ mod tests {
             pattern: b"user:\xff*".to_vec(),
             share: 0.5,
             example: Some(b"user:\xff7".to_vec()),
+            source: SuspectSource::Sampled,
         };
         let incident = Incident {
             score: 2.0,

@@ -127,6 +127,10 @@ fn applications_get_the_counters_that_they_name() {
     assert_eq!(batch.url.0, "https://user:secret@batch.example/metrics?x=y");
     assert_eq!(format!("{:?}", batch.url), "https://batch.example/metrics");
 
+    assert_eq!(
+        (by_hand.mapping.group_label(), web.mapping.group_label()),
+        (Some("keyspace"), None)
+    );
     assert!(by_hand.mapping.counter(Counter::Loads).is_none(), "nothing from a preset");
     let misses = by_hand.mapping.counter(Counter::Misses).expect("misses");
     let read: Vec<_> = misses

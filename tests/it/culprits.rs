@@ -15,6 +15,7 @@ use stampede_exporter::state::Place;
 
 use crate::support::exporter::Exporter;
 use crate::support::fake::Fake;
+use crate::support::page::Page;
 use crate::support::redis::Redis;
 use crate::support::{PATIENCE, wait_for, wait_for_within};
 
@@ -34,12 +35,15 @@ struct Crowd {
     lookups: u64,
     /// Whether the popular key is written back after a load.
     front_loads: bool,
+    /// Whether the others are.
+    others_load: bool,
 }
 
 impl Crowd {
     fn gather(redis: &Redis, greeting: Option<&str>) -> Crowd {
         let wire = TcpStream::connect(("127.0.0.1", redis.port)).unwrap();
-        let mut crowd = Crowd { wire: BufReader::new(wire), lookups: 0, front_loads: true };
+        let mut crowd =
+            Crowd { wire: BufReader::new(wire), lookups: 0, front_loads: true, others_load: true };
         crowd.exchange(&greeting.map(str::to_owned).into_iter().collect::<Vec<_>>());
         let mut fill: Vec<String> =
             (0..CUSTOMERS).map(|n| format!("SET user:{n}:profile x EX 600")).collect();
@@ -53,7 +57,8 @@ impl Crowd {
         let gets: Vec<String> = keys.iter().map(|key| format!("GET {key}")).collect();
         let found = self.exchange(&gets);
         let loads = keys.iter().zip(found).filter(|(key, found)| {
-            !found && !key.starts_with("absent") && (self.front_loads || *key != "front")
+            let loads = if *key == "front" { self.front_loads } else { self.others_load };
+            !found && !key.starts_with("absent") && loads
         });
         let mut sets: Vec<String> = loads.map(|(key, _)| format!("SET {key} x EX 600")).collect();
         // An entry of a moment, so that there is always something new.
@@ -224,7 +229,10 @@ fn a_hot_key_is_named_within_five_seconds() {
     assert_eq!(scene.setting(), before, "not touched without a reason");
     scene.strike(&exporter);
     let suspect = scene.first_suspect(&exporter, Duration::from_secs(5));
-    assert_eq!((&suspect["pattern"], &suspect["example"]), (&"front".into(), &Value::Null));
+    assert_eq!(
+        (&suspect["pattern"], &suspect["example"], &suspect["source"]),
+        (&"front".into(), &Value::Null, &"missed".into())
+    );
     let share = suspect["share"].as_f64().unwrap();
     // Thirty lookups in a hundred miss the key, one misses something else.
     assert!((0.9..=1.0).contains(&share), "{suspect}");
@@ -268,6 +276,113 @@ fn a_wave_is_named_by_what_its_keys_share() {
     let example = suspect["example"].as_str().unwrap();
     assert!(example.starts_with("user:") && example.ends_with(":profile"), "{suspect}");
     assert!(suspect["share"].as_f64().unwrap() > 0.8, "{suspect}");
+}
+
+/// Fills the cache with as many keys again that nobody asks for, and waits until the sampler has
+/// seen some thousand lookups more than it has.
+fn sampled_among_others(scene: &mut Scene, exporter: &Exporter) {
+    let script = "for n = 1, tonumber(ARGV[1]) do \
+                  redis.call('SET', 'session:' .. n, 'x', 'EX', 600) end";
+    scene.redis.cli(&["EVAL", script, "0", &CUSTOMERS.to_string()]);
+    let asked = exporter.metric(LOOKUPS).unwrap();
+    scene.until("a sample", |_| exporter.metric(LOOKUPS).unwrap() >= asked + 1000.0);
+}
+
+fn is_customers(suspect: &Value) {
+    assert_eq!(
+        (&suspect["pattern"], &suspect["source"]),
+        (&"user:*:profile".into(), &"sampled".into())
+    );
+    let example = suspect["example"].as_str().unwrap();
+    assert!(example.starts_with("user:") && example.ends_with(":profile"), "{suspect}");
+    assert!(suspect["share"].as_f64().unwrap() > 0.9, "{suspect}");
+}
+
+#[test]
+fn a_wave_is_named_by_its_deadlines_where_the_server_is_not_asked() {
+    let mut scene = Scene::new();
+    let before = scene.setting();
+    let exporter = scene.start("{}");
+    scene.warm_up(&exporter);
+    // All in twenty seconds: half of that is left when the sampler has seen enough of them.
+    let script = "local t = redis.call('TIME') for n = 0, tonumber(ARGV[1]) - 1 do \
+                  redis.call('EXPIREAT', 'user:' .. n .. ':profile', t[1] + 20) end";
+    scene.redis.cli(&["EVAL", script, "0", &CUSTOMERS.to_string()]);
+    sampled_among_others(&mut scene, &exporter);
+    assert_eq!(exporter.metric(ACTIVE), Some(0.0), "{}", exporter.log());
+    scene.until("the verdict", |_| exporter.metric(ACTIVE) == Some(1.0));
+    is_customers(&scene.first_suspect(&exporter, Duration::from_secs(10)));
+    assert!(exporter.log().contains("source=\"sampled\""), "{}", exporter.log());
+    assert!(exporter.get("/").body.contains("of the sampled keys that went just then"));
+    assert_eq!(scene.setting(), before, "nobody allowed to change it");
+}
+
+#[test]
+fn a_purge_is_named_by_asking_for_the_keys_again() {
+    let mut scene = Scene::new();
+    let exporter = scene.start("{}");
+    scene.warm_up(&exporter);
+    sampled_among_others(&mut scene, &exporter);
+    scene.crowd.others_load = false;
+    let script = "for n = 0, tonumber(ARGV[1]) - 1 do \
+                  redis.call('DEL', 'user:' .. n .. ':profile') end";
+    scene.redis.cli(&["EVAL", script, "0", &CUSTOMERS.to_string()]);
+    scene.until("the verdict", |_| exporter.metric(ACTIVE) == Some(1.0));
+    is_customers(&scene.first_suspect(&exporter, Duration::from_secs(10)));
+}
+
+/// One key is nothing that a sample sees; then nobody is blamed rather than whoever went by chance.
+#[test]
+fn a_hot_key_has_no_name_where_the_server_is_not_asked() {
+    let mut scene = Scene::new();
+    let exporter = scene.start("{}");
+    scene.warm_up(&exporter);
+    scene.strike(&exporter);
+    let cause = "stampede_cause{cache=\"shop\",cause=\"hot_key\"}";
+    scene.until("the cause", |_| exporter.metric(cause) == Some(1.0));
+    let incidents = "stampede_incidents_total{cache=\"shop\",cause=\"hot_key\"}";
+    scene.until("it is settled", |_| exporter.metric(incidents) == Some(1.0));
+    let body = exporter.get("/api/v1/incidents").body;
+    let incidents: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(incidents[0]["suspects"], serde_json::json!([]), "{}", exporter.log());
+}
+
+#[test]
+fn the_applications_name_the_group_whose_misses_rose() {
+    let page = Page::start("");
+    let scene = Scene::new();
+    let app =
+        format!("{{}}\n    apps: [{{ name: web, url: '{}', group_label: keyspace }}]", page.url());
+    let exporter = scene.start(&app);
+    let (mut hits, mut sessions, mut products) = (0, 0, 0);
+    let mut serve = |struck: bool| {
+        hits += 100;
+        sessions += 3;
+        products += if struck { 60 } else { 1 };
+        page.set(&format!(
+            "cache_hits_total {hits}\ncache_misses_total{{keyspace=\"session\"}} {sessions}\n\
+             cache_misses_total{{keyspace=\"product\",shard=\"1\"}} {products}\n\
+             cache_misses_total{{keyspace=\"product\",shard=\"2\"}} {products}\n"
+        ));
+    };
+    wait_for("the baseline", || {
+        serve(false);
+        (exporter.metric(READY) == Some(1.0)).then_some(())
+    });
+    let suspect = wait_for_within(Duration::from_secs(10), "a suspect", || {
+        serve(true);
+        let body = exporter.get("/api/v1/incidents").body;
+        let incidents: Value = serde_json::from_str(&body).unwrap();
+        let first = incidents[0]["suspects"][0].clone();
+        (!first.is_null()).then_some(first)
+    });
+    assert_eq!(
+        (&suspect["pattern"], &suspect["source"], &suspect["example"]),
+        (&"product".into(), &"app".into(), &Value::Null)
+    );
+    assert!(suspect["share"].as_f64().unwrap() > 0.9, "{suspect}");
+    assert!(exporter.get("/").body.contains("of the extra misses"));
+    assert!(!exporter.get("/metrics").body.contains("product"), "a group is never a label");
 }
 
 #[test]

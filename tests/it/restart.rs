@@ -186,10 +186,10 @@ fn a_kill_loses_what_one_save_interval_holds() {
 fn a_state_of_no_use_is_said_once_and_left() {
     let scene = Scene::new();
     let cases = [
-        ("{\"version\":1,", "it is damaged"),
+        ("{\"version\":2,", "it is damaged"),
         ("\u{0}\u{1}", "it is damaged"),
         ("{\"version\":0}", "it has version 0"),
-        ("{\"version\":1,\"cache\":\"shop\",\"time\":1.0,\"settled\":false}", "s old, more than"),
+        ("{\"version\":2,\"cache\":\"shop\",\"time\":1.0,\"settled\":false}", "s old, more than"),
     ];
     for (text, reason) in cases {
         std::fs::create_dir_all(scene.state_file().parent().unwrap()).unwrap();

@@ -53,6 +53,20 @@ impl Cause {
     }
 }
 
+impl Cause {
+    /// Whether many keys go with it, so that a sample of keys shows which.
+    pub(crate) fn takes_many_keys(self) -> bool {
+        match self {
+            Cause::SynchronizedExpiry
+            | Cause::ColdStart
+            | Cause::Invalidation
+            | Cause::Eviction
+            | Cause::Unknown => true,
+            Cause::HotKey | Cause::Penetration | Cause::Avalanche => false,
+        }
+    }
+}
+
 /// Something that happened to the server and explains misses by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {

@@ -189,7 +189,7 @@ impl Detector {
             return;
         }
         episode.rank = finding.rank;
-        let from = std::mem::replace(&mut episode.incident.cause, finding.cause);
+        let from = episode.change_cause(finding.cause);
         if from != finding.cause {
             let incident = episode.incident.clone();
             verdict.changes.push(Change::CauseChanged { from, incident });

@@ -1,7 +1,7 @@
 //! The running incident and what is noted about it, on the detector's own clock.
 
 use crate::detect::history::Facts;
-use crate::detect::{Incident, Suspect};
+use crate::detect::{Cause, Incident, Suspect, SuspectSource};
 use crate::signal::sample::Sample;
 
 /// An incident while it runs, and for a while after.
@@ -69,11 +69,19 @@ impl Episode {
         self.silence = 0.0;
     }
 
-    /// These keys are to blame, where any are.
+    /// These keys are to blame, as far as they fit its cause, where any do.
     pub(crate) fn blame(&mut self, suspects: &[Suspect]) {
-        if !suspects.is_empty() {
-            self.incident.suspects = suspects.to_vec();
+        let fitting = suspects.iter().filter(|suspect| fits(suspect, self.incident.cause));
+        let fitting: Vec<Suspect> = fitting.cloned().collect();
+        if !fitting.is_empty() {
+            self.incident.suspects = fitting;
         }
+    }
+
+    /// The evidence says another cause; gives the one before.
+    pub(crate) fn change_cause(&mut self, cause: Cause) -> Cause {
+        self.incident.suspects.retain(|suspect| fits(suspect, cause));
+        std::mem::replace(&mut self.incident.cause, cause)
     }
 
     /// It is over.
@@ -108,4 +116,9 @@ impl Episode {
             (incident.latency_p50, incident.latency_p99) = (sample.latency_p50, sample.latency_p99);
         }
     }
+}
+
+/// A key that went like many others is no sign where one key is missed, or none that was there.
+fn fits(suspect: &Suspect, cause: Cause) -> bool {
+    suspect.source != SuspectSource::Sampled || cause.takes_many_keys()
 }

@@ -49,10 +49,40 @@ pub struct Incident {
 pub struct Suspect {
     /// The keys' common shape, such as `user:*`, or the key itself when it is only one.
     pub pattern: Vec<u8>,
-    /// Their share of the misses that were looked at, 0 to 1.
+    /// Their share of what was looked at, 0 to 1; of what, [`Suspect::source`] says.
     pub share: f64,
     /// One of them, where key names may be shown.
     pub example: Option<Vec<u8>>,
+    /// How it is known.
+    pub source: SuspectSource,
+}
+
+/// How it is known that keys are to blame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SuspectSource {
+    /// The server named the missed keys; the share is of them.
+    Missed,
+    /// The applications count misses by a label, whose value is the pattern; the share is of the
+    /// extra misses.
+    App,
+    /// Sampled keys that ran out or vanished as the misses rose, whether anybody missed them or
+    /// not; the share is of those.
+    Sampled,
+}
+
+impl SuspectSource {
+    /// Every source, the surest first.
+    pub const ALL: [SuspectSource; 3] =
+        [SuspectSource::Missed, SuspectSource::App, SuspectSource::Sampled];
+
+    /// As the API and the log write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SuspectSource::Missed => "missed",
+            SuspectSource::App => "app",
+            SuspectSource::Sampled => "sampled",
+        }
+    }
 }
 
 /// The name of a figure as evidence has it, if there is one of that name.

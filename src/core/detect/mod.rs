@@ -23,6 +23,6 @@ pub use advice::advice;
 pub use cause::Cause;
 pub use detector::{Detector, Verdict};
 pub use evidence::SignalKind;
-pub use incident::{Change, Incident, IncidentLog, Suspect};
+pub use incident::{Change, Incident, IncidentLog, Suspect, SuspectSource};
 pub use state::State;
 pub use thresholds::Thresholds;

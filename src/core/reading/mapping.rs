@@ -83,6 +83,7 @@ pub struct Mapping {
     counters: [Option<Expression>; Counter::ALL.len()],
     load_latency: Option<HistogramExpression>,
     cache: Option<CacheLabel>,
+    group_label: Option<String>,
 }
 
 /// Which of several caches on one page is meant. Series without the label all count.
@@ -122,6 +123,18 @@ impl Mapping {
         self.cache = Some(CacheLabel { label: label.to_owned(), cache: None });
     }
 
+    /// Names the label whose values tell groups of keys apart, in the series of the misses.
+    #[must_use]
+    pub fn grouped_by(mut self, label: &str) -> Mapping {
+        self.group_label = Some(label.to_owned());
+        self
+    }
+
+    /// The label that tells groups of keys apart, if there is one.
+    pub fn group_label(&self) -> Option<&str> {
+        self.group_label.as_deref()
+    }
+
     /// Takes from `other` what this mapping lacks, as in a lock library beside a cache library.
     #[must_use]
     pub fn or(mut self, other: Mapping) -> Mapping {
@@ -132,6 +145,7 @@ impl Mapping {
         }
         self.load_latency = self.load_latency.or(other.load_latency);
         self.cache = self.cache.or(other.cache);
+        self.group_label = self.group_label.or(other.group_label);
         self
     }
 

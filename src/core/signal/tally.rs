@@ -61,6 +61,9 @@ pub struct Step {
     pub totals: ByCounter,
     /// The loads that ended in between, by how long they took.
     pub loads: Option<Buckets>,
+    /// Misses in between by the mapping's group label; a series without it has an empty one, and
+    /// a group may come several times.
+    pub missed: Vec<(String, f64)>,
     /// What a person should look into, each once.
     pub warnings: Vec<Warning>,
 }
@@ -167,11 +170,12 @@ impl Tally {
         let histogram = self.mapping.load_latency();
         let loads = histogram.and_then(|h| look.histogram(h, &mut self.load_latency));
         let mut warnings = look.warnings(&self.mapping);
+        let missed = look.missed;
         self.last_page = Some(now);
         if self.counted_twice() {
             warnings.push(Warning::CountedTwice);
         }
-        Step { rises, totals, loads: loads.filter(|_| !gap), warnings }
+        Step { rises, totals, loads: loads.filter(|_| !gap), missed, warnings }
     }
 
     fn origin(&mut self, page: &Page<'_>) -> Origin {
@@ -249,6 +253,8 @@ struct Look<'a> {
     turn: Turn,
     /// The counters with series of this cache.
     found: Vec<Counter>,
+    /// Misses by group; see [`Step::missed`].
+    missed: Vec<(String, f64)>,
     /// Whether a mapped name is there, for whatever cache.
     named: bool,
     duplicate: bool,
@@ -257,8 +263,17 @@ struct Look<'a> {
 
 impl<'a> Look<'a> {
     fn new(page: &'a Page<'a>, mapping: &'a Mapping, hasher: &'a RandomState, turn: Turn) -> Self {
-        let (found, named) = (Vec::new(), false);
-        Look { page, mapping, hasher, turn, found, named, duplicate: false, not_a_count: false }
+        Look {
+            page,
+            mapping,
+            hasher,
+            turn,
+            found: Vec::new(),
+            missed: Vec::new(),
+            named: false,
+            duplicate: false,
+            not_a_count: false,
+        }
     }
 
     fn term(&mut self, counter: Counter, term: &Term, followed: &mut Followed) -> Moved {
@@ -268,13 +283,17 @@ impl<'a> Look<'a> {
             // A name without the labelled series that is meant: it is not born, nothing happened.
             moved.known |= self.page.declares(name) || self.page.named(name).next().is_some();
             self.named |= moved.known;
-            if self.follow(
-                choice,
-                name,
-                followed,
-                |_, amount| moved.amount += amount,
-                &mut moved.timely,
-            ) {
+            let label = self.mapping.group_label().filter(|_| counter == Counter::Misses);
+            let mut missed = std::mem::take(&mut self.missed);
+            let add = |series: &Series<'_>, amount| {
+                moved.amount += amount;
+                if let Some(label) = label {
+                    missed.push((series.label(label).to_owned(), term.factor * amount));
+                }
+            };
+            let found = self.follow(choice, name, followed, add, &mut moved.timely);
+            self.missed = missed;
+            if found {
                 self.found.push(counter);
                 break;
             }
@@ -393,6 +412,22 @@ mod tests {
         let (page, problems) = page::parse(text.as_bytes(), |_| true);
         assert_eq!(problems, []);
         tally.take(second as f64, &page)
+    }
+
+    #[test]
+    fn misses_are_told_apart_by_the_group_label() {
+        let mut mapping = Mapping::default();
+        mapping.set(Counter::Misses, Expression::parse("asked - found").unwrap());
+        let mut tally = Tally::new(mapping.grouped_by("g"));
+        let first = "asked{g=\"a\"} 100\nfound{g=\"a\"} 90\nasked 7";
+        let second = "asked{g=\"a\"} 150\nfound{g=\"a\"} 120\nasked{g=\"b\"} 5\nasked 9";
+        assert_eq!(step(&mut tally, 1000, first).missed, []);
+        let mut sums = std::collections::BTreeMap::new();
+        for (group, missed) in step(&mut tally, 1001, second).missed {
+            *sums.entry(group).or_insert(0.0) += missed;
+        }
+        let right = [("", 2.0), ("a", 20.0), ("b", 5.0)];
+        assert_eq!(sums.iter().map(|(g, m)| (g.as_str(), *m)).collect::<Vec<_>>(), right);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::html::Html;
 use super::words::{self, latency, maybe, number};
 use crate::board::View;
-use crate::detect::{Incident, Suspect, advice};
+use crate::detect::{Incident, Suspect, SuspectSource, advice};
 use crate::serve::api::newest_first;
 use crate::serve::keys;
 use crate::serve::time::{short, span};
@@ -78,7 +78,11 @@ pub(super) fn suspects(page: &mut Html, suspects: &[Suspect]) {
     for (place, suspect) in suspects.iter().enumerate() {
         page.raw(if place == 0 { "<code>" } else { ", <code>" });
         page.text(keys::text(&suspect.pattern)).raw("</code> ");
-        page.text(words::percent(suspect.share)).raw(" of the misses");
+        page.text(words::percent(suspect.share)).raw(match suspect.source {
+            SuspectSource::Missed => " of the misses",
+            SuspectSource::App => " of the extra misses, as the applications count them",
+            SuspectSource::Sampled => " of the sampled keys that went just then",
+        });
         if let Some(example) = &suspect.example {
             page.raw(" (as <code>").text(keys::text(example)).raw("</code>)");
         }

@@ -36,8 +36,8 @@ fn an_incident_has_its_figures_and_both_forms_of_its_times() {
         (
             "suspects",
             json!([
-                {"pattern": "front", "share": 0.93, "example": null},
-                {"pattern": "user:*", "share": 0.05, "example": "user:<i>\\xff"},
+                {"pattern": "front", "share": 0.93, "example": null, "source": "missed"},
+                {"pattern": "user:*", "share": 0.05, "example": "user:<i>\\xff", "source": "sampled"},
             ]),
         ),
         ("runbook", json!("/runbooks/hot_key")),

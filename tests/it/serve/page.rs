@@ -73,7 +73,7 @@ fn without_scripts_the_page_says_what_is_wrong_since_when_and_what_it_costs() {
         "60.0 % of the group, within 2 s; expected cost 80 more misses/s at its peak (70 to 96).",
         "<tr><td>front</td><td>in 13 s</td></tr>",
         "<tr><td>menu</td><td><span class=\"down\">missing</span></td></tr>",
-        "Suspects: <code>front</code> 93.0 % of the misses, <code>user:*</code> 5.0 % of the misses",
+        "Suspects: <code>front</code> 93.0 % of the misses, <code>user:*</code> 5.0 % of the sampled keys that went just then",
         "(as <code>user:&lt;i&gt;\\xff</code>)",
         // Three times the p99 of 3.1 s.
         "hold a lock across processes with a TTL of at least 9.3 s",

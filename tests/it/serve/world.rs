@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use stampede_exporter::board::View;
-use stampede_exporter::detect::{Cause, Incident, IncidentLog, Suspect, Verdict};
+use stampede_exporter::detect::{Cause, Incident, IncidentLog, Suspect, SuspectSource, Verdict};
 use stampede_exporter::reading::{BySource, Source};
 use stampede_exporter::signal::ttl::{
     Estimate, Forecast, GroupTtl, Rounds, TTL_BOUNDS, TtlPicture, Watched, WatchedState, Wave,
@@ -125,11 +125,17 @@ pub fn running() -> Incident {
         latency_p99: Some(3.1),
         evidence: vec![("hot_key_share", 0.93), ("misses_per_expiry", 120.0)],
         suspects: vec![
-            Suspect { pattern: b"front".into(), share: 0.93, example: None },
+            Suspect {
+                pattern: b"front".into(),
+                share: 0.93,
+                example: None,
+                source: SuspectSource::Missed,
+            },
             Suspect {
                 pattern: b"user:*".into(),
                 share: 0.05,
                 example: Some(b"user:<i>\xff".into()),
+                source: SuspectSource::Sampled,
             },
         ],
         ..Incident::new(Cause::HotKey, Source::App, NOON - 10.0)

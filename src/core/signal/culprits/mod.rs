@@ -8,16 +8,25 @@
 //!            └─▶ Distinct     how many different keys there are     (distinct.rs)
 //! ```
 //!
-//! Some 100 kB in all, whatever comes.
+//! Some 100 kB in all, whatever comes. Where no missed keys are told, there are two lesser sources:
+//!
+//! ```text
+//! sampled key ──▶ Neighbours      which keys ran out or vanished just then  (neighbours.rs)
+//! app's label ──▶ GroupedMisses   the applications' misses by a label       (groups.rs)
+//! ```
 
 mod arming;
 mod distinct;
+mod groups;
+mod neighbours;
 mod shape;
 mod top;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 pub use arming::Arming;
+pub use groups::GroupedMisses;
+pub use neighbours::Neighbours;
 pub use shape::shape;
 
 use self::distinct::Distinct;

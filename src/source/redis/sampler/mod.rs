@@ -38,6 +38,7 @@ use crate::clock::Clock;
 use crate::config::TtlConfig;
 use crate::reading::info::{Database, Info};
 use crate::signal::counters::OwnLookups;
+use crate::signal::culprits::{Culprit, Neighbours};
 use crate::signal::ttl::{Estimator, Groups, Rounds, TtlPicture};
 use crate::snapshot::SamplerTotals;
 
@@ -67,6 +68,7 @@ pub struct Sampler {
     estimator: Estimator,
     walks: BTreeMap<u64, Walk>,
     watch: WatchList,
+    neighbours: Neighbours,
     databases: Vec<Database>,
     /// Whether the last poll said what the databases hold.
     observed: bool,
@@ -104,6 +106,7 @@ impl Sampler {
             estimator: Estimator::new(Groups::new(groups), capacity.min(MAX_SAMPLE), MAX_AGE),
             walks: BTreeMap::new(),
             watch: WatchList::new(&config.watch),
+            neighbours: Neighbours::default(),
             databases: Vec::new(),
             observed: false,
             run_id: None,
@@ -157,12 +160,29 @@ impl Sampler {
         self.watch.watch_for_a_while(keys, until);
     }
 
+    /// Asks for the keys that it knows, before any others, which of them went from `since` on, Unix
+    /// seconds.
+    pub fn look_for_gone(&mut self, since: f64) {
+        self.neighbours.look(since);
+    }
+
+    /// Asks no more for what went.
+    pub fn rest(&mut self) {
+        self.neighbours.rest();
+    }
+
+    /// The patterns of what went; see [`Neighbours::culprits`].
+    pub fn gone(&self) -> Vec<Culprit> {
+        self.neighbours.culprits(self.clock.now())
+    }
+
     /// Takes in what the last poll said; [`Sampler::run`] does so by itself.
     pub fn observe(&mut self, info: &Info) {
         let uptime = info.uptime.unwrap_or(self.uptime);
         if info.run_id != self.run_id || uptime < self.uptime {
             self.estimator.clear();
             self.walks.clear();
+            self.neighbours.clear();
             self.picture = None;
             self.run_id.clone_from(&info.run_id);
         }
@@ -230,8 +250,11 @@ impl Sampler {
         self.databases.iter().map(|d| d.keys).sum()
     }
 
-    /// The next question: to the database that is furthest behind its share of the keys.
+    /// The next question: for what may be gone, else to the database that is furthest behind its share of the keys.
     fn slice(&mut self, now: f64, keys: usize) -> Option<Slice> {
+        if let Some((database, keys)) = self.neighbours.questions(now, keys) {
+            return Some(Slice { database, keys, fetch: None, finishes: None });
+        }
         if now >= self.scan_again {
             self.source = KeySource::Scan;
         }
@@ -334,12 +357,19 @@ impl Sampler {
             return;
         }
         for (key, answer) in slice.keys.iter().zip(&answered.ttls) {
-            match answer {
-                Answer::Left(left) => self.estimator.draw(at, slice.database, key, Some(*left)),
-                Answer::NoTtl => self.estimator.draw(at, slice.database, key, None),
-                Answer::Gone => self.estimator.gone(slice.database, key),
-                Answer::Refused(_) | Answer::Odd => {}
-            }
+            let left = match answer {
+                Answer::Left(left) => Some(*left),
+                Answer::NoTtl => None,
+                Answer::Gone => {
+                    self.estimator.gone(slice.database, key);
+                    self.neighbours.answer(slice.database, key, false);
+                    continue;
+                }
+                Answer::Refused(_) | Answer::Odd => continue,
+            };
+            self.estimator.draw(at, slice.database, key, left);
+            self.neighbours.answer(slice.database, key, true);
+            self.neighbours.draw(at, slice.database, key, left.map(|left| at + left));
         }
     }
 
