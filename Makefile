@@ -1,6 +1,6 @@
 # `make demo` shows the product, `make test` tests it. Both install what is missing (Debian) and
 # say what to install elsewhere.
-.PHONY: demo test bench tools
+.PHONY: demo test bench test-servers tools
 
 # rustup puts cargo there; a shell that was open before does not know it yet.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
@@ -21,6 +21,11 @@ test: tools
 bench:
 	scripts/tools cargo cc redis-server redis-cli prometheus-redis-exporter
 	cargo bench --locked
+
+# What the tests of the server's side say on other versions than the machine's own.
+test-servers: tools
+	scripts/tools pip3
+	scripts/servers
 
 tools:
 	scripts/tools cargo cc redis-server redis-cli prometheus promtool prometheus-alertmanager chromium
