@@ -31,7 +31,7 @@ pub enum Column {
     Flushes,
     /// Keys now.
     Keys,
-    /// Seconds since the youngest server process started.
+    /// Seconds since the youngest server process started, or took another one's place.
     Uptime,
     /// Median load latency, seconds.
     LatencyP50,

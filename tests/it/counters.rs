@@ -225,6 +225,27 @@ fn another_server_is_a_gap_not_a_spike() {
     assert_eq!(resets(&after(&nameless)), [0, 0, 19, 0]);
 }
 
+/// What the detector reads as a restart is an uptime that falls.
+#[test]
+fn a_failover_is_a_new_beginning_however_long_the_other_server_has_run() {
+    let other = Says { run_id: 2, uptime: 2_000_000, hits: 90_000_000, misses: 80_000, ..OLD };
+    let mut counters = NodeCounters::default();
+    let polls = [OLD, OLD, other, other, OLD, other, OLD];
+    let uptimes: Vec<f64> = polls
+        .iter()
+        .enumerate()
+        .map(|(second, says)| {
+            counters.observe(second as f64, &says.info(), NO_OWN);
+            counters.uptime().unwrap()
+        })
+        .collect();
+    // A server that has answered before is one of several at that address.
+    assert_eq!(uptimes, [1e6, 1e6, 0.0, 1.0, 1e6, 2e6, 1e6]);
+    // Without a name nobody can tell.
+    let nameless = after(&[Says { run_id: 0, ..OLD }, Says { run_id: 0, ..other }]);
+    assert_eq!(nameless.uptime(), Some(2e6));
+}
+
 #[test]
 fn young_servers_in_turn_are_restarted_once_at_most() {
     let a = Says { uptime: 1, hits: 500, misses: 50, calls: None, ..OLD };

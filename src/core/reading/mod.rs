@@ -124,7 +124,7 @@ pub struct Reading {
     pub flushes: Option<f64>,
     /// Keys in the whole key space now.
     pub keys: Option<f64>,
-    /// Seconds since the youngest node's process started.
+    /// Seconds since the youngest node's process started, or took another one's place.
     pub uptime: Option<f64>,
     /// Median load latency over the window, seconds.
     pub latency_p50: Option<f64>,

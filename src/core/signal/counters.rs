@@ -80,6 +80,9 @@ pub struct NodeCounters {
     flushes: Option<f64>,
     keys: Option<f64>,
     uptime: Option<f64>,
+    /// When another process took this one's place, Unix seconds; `None` while the one that is known
+    /// from before answers.
+    took_over: Option<f64>,
     resets: [u64; ResetReason::ALL.len()],
     interval: Interval,
     before: Option<Seen>,
@@ -96,7 +99,6 @@ impl NodeCounters {
     /// Takes in one poll. `at` is Unix seconds, `own` what our sampler has caused up to this `INFO`.
     pub fn observe(&mut self, at: f64, info: &Info, own: OwnLookups) -> Interval {
         self.keys = info.keys();
-        self.uptime = info.uptime;
         let mut now = Seen::new(at, info, own);
         let uncertain = std::mem::take(&mut self.uncertain);
         self.interval = match self.before.take() {
@@ -106,6 +108,10 @@ impl NodeCounters {
             }
             Some(before) => {
                 let change = Change::between(&before, &now, &self.run_ids);
+                if !change.keeps_process() {
+                    let new = now.run_id.as_ref().is_some_and(|id| !self.run_ids.contains(id));
+                    self.took_over = (change == Change::Node && new).then_some(at);
+                }
                 self.pace = Pace::between(&before, &now);
                 let interval = self.add(&before, &now, change, uncertain);
                 if change.keeps_calls() {
@@ -114,6 +120,8 @@ impl NodeCounters {
                 interval
             }
         };
+        let here = self.took_over.map_or(f64::INFINITY, |since| (at - since).max(0.0));
+        self.uptime = info.uptime.map(|uptime| uptime.min(here));
         self.remember(&now);
         self.before = Some(now);
         self.interval
@@ -154,7 +162,9 @@ impl NodeCounters {
         self.keys
     }
 
-    /// Seconds since the process started, at the last poll.
+    /// Seconds since the process started or took the place of another one, at the last poll. A
+    /// failover to a server that has run for long is as much a new beginning as a restart; one that
+    /// has answered before, as behind a load balancer, is none.
     pub fn uptime(&self) -> Option<f64> {
         self.uptime
     }
