@@ -51,8 +51,8 @@ pub struct Found {
     pub hot_key_share: Option<f64>,
     /// The keys to blame, the worst first, named as they may be shown.
     pub suspects: Vec<Suspect>,
-    /// Single keys that are worth watching for [`WATCH`] seconds, all in database 0.
-    pub to_watch: Vec<Vec<u8>>,
+    /// Single keys that are worth watching for [`WATCH`] seconds, with their databases.
+    pub to_watch: Vec<(u64, Vec<u8>)>,
 }
 
 impl Culprits {
@@ -189,11 +189,8 @@ impl Culprits {
 }
 
 /// A name that may have been cut is not one to ask the server for.
-fn to_watch(report: &Report) -> Vec<Vec<u8>> {
-    if !report.first_database_only {
-        return Vec::new();
-    }
+fn to_watch(report: &Report) -> Vec<(u64, Vec<u8>)> {
     let whole = |culprit: &&Culprit| culprit.single && culprit.pattern.len() < LONGEST_NAME;
     let keys = report.culprits.iter().filter(whole).take(MOST_WATCHED);
-    keys.map(|culprit| culprit.pattern.clone()).collect()
+    keys.map(|culprit| (culprit.database, culprit.pattern.clone())).collect()
 }

@@ -14,7 +14,7 @@ use stampede_exporter::source::redis::Tracker;
 use stampede_exporter::state::Place;
 
 use crate::support::exporter::Exporter;
-use crate::support::fake::Fake;
+use crate::support::fake::{Fake, Relay};
 use crate::support::page::Page;
 use crate::support::redis::Redis;
 use crate::support::{PATIENCE, wait_for, wait_for_within};
@@ -50,6 +50,11 @@ impl Crowd {
         fill.push("SET front x".to_owned());
         crowd.exchange(&fill);
         crowd
+    }
+
+    /// Goes on at another server.
+    fn move_to(&mut self, redis: &Redis) {
+        self.wire = BufReader::new(TcpStream::connect(("127.0.0.1", redis.port)).unwrap());
     }
 
     fn step(&mut self) {
@@ -104,20 +109,22 @@ struct Scene {
     crowd: Crowd,
     dir: tempfile::TempDir,
     login: &'static str,
+    /// The port at which the exporter finds the server, where it is not its own.
+    at: Option<u16>,
 }
 
 impl Scene {
     fn new() -> Scene {
         let redis = Redis::start();
         let crowd = Crowd::gather(&redis, None);
-        Scene { redis, crowd, dir: tempfile::tempdir().unwrap(), login: "" }
+        Scene { redis, crowd, dir: tempfile::tempdir().unwrap(), login: "", at: None }
     }
 
     fn behind_a_password() -> Scene {
         let mut redis = Redis::start_with(&["--requirepass", "pw"]);
         redis.cli_args = ["-a", "pw", "--no-auth-warning"].map(str::to_owned).to_vec();
         let crowd = Crowd::gather(&redis, Some("AUTH pw"));
-        Scene { redis, crowd, dir: tempfile::tempdir().unwrap(), login: ":pw@" }
+        Scene { redis, crowd, dir: tempfile::tempdir().unwrap(), login: ":pw@", at: None }
     }
 
     fn start(&self, culprits: &str) -> Exporter {
@@ -137,7 +144,7 @@ impl Scene {
              detector: {{ warm_up: 5s }}\n    culprits: {culprits}\n",
             dir = self.dir.path().display(),
             login = self.login,
-            port = self.redis.port,
+            port = self.at.unwrap_or(self.redis.port),
         );
         std::fs::write(self.config_file(), text).unwrap();
     }
@@ -260,6 +267,56 @@ fn a_hot_key_is_named_within_five_seconds() {
     scene.until("it is watched", |_| {
         exporter.get("/api/v1/caches").body.contains("\"watch\":\"suspect 1\",\"exists\":true")
     });
+}
+
+/// The second stampede of a key comes as no surprise, whichever database it is in.
+#[test]
+fn a_culprit_is_watched_in_its_own_database() {
+    let mut redis = Redis::start();
+    redis.cli_args = ["-n", "3"].map(str::to_owned).to_vec();
+    let crowd = Crowd::gather(&redis, Some("SELECT 3"));
+    let mut scene = Scene { redis, crowd, dir: tempfile::tempdir().unwrap(), login: "", at: None };
+    let exporter = scene.start("{ notifications: true }");
+    scene.warm_up(&exporter);
+    scene.strike(&exporter);
+    let suspect = scene.first_suspect(&exporter, Duration::from_secs(5));
+    assert_eq!(suspect["pattern"], "front", "{suspect}");
+    scene.crowd.front_loads = true;
+    scene.until("it is watched", |_| {
+        exporter.get("/api/v1/caches").body.contains("\"watch\":\"suspect 1\",\"exists\":true")
+    });
+    let ttl = "stampede_watched_key_ttl_seconds{cache=\"shop\",watch=\"suspect 1\"}";
+    scene.until("its deadline is known", |_| {
+        exporter.metric(ttl).is_some_and(|seconds| (500.0..=600.0).contains(&seconds))
+    });
+    let keys =
+        format!("stampede_redis_keys{{cache=\"shop\",node=\"127.0.0.1:{}\"}}", scene.redis.port);
+    assert!(exporter.metric(&keys).is_some_and(|keys| keys >= 5000.0), "INFO is still of all");
+}
+
+/// A replica that was promoted in another one's place: it has run for longer, and knows less.
+#[test]
+fn a_failover_to_a_server_that_knows_half_is_a_cold_start() {
+    let (standby, mut scene) = (Redis::start(), Scene::new());
+    let script = "for n = 0, tonumber(ARGV[1]) do \
+                  redis.call('SET', 'user:' .. n .. ':profile', 'x', 'EX', 600) end";
+    standby.cli(&["EVAL", script, "0", &(CUSTOMERS / 2).to_string()]);
+    let relay = Relay::to(scene.redis.port);
+    scene.at = Some(relay.port);
+    let exporter = scene.start("{}");
+    scene.warm_up(&exporter);
+    relay.switch(standby.port);
+    scene.crowd.move_to(&standby);
+    scene.until("the verdict", |_| exporter.metric(ACTIVE) == Some(1.0));
+    let incidents = |cause| {
+        exporter.metric(&format!("stampede_incidents_total{{cache=\"shop\",cause=\"{cause}\"}}"))
+    };
+    scene.until("it is settled", |_| incidents("cold_start") == Some(1.0));
+    let changes = format!(
+        "stampede_redis_counter_resets_total{{cache=\"shop\",node=\"127.0.0.1:{}\",reason=\"node_change\"}}",
+        relay.port
+    );
+    assert_eq!(exporter.metric(&changes), Some(1.0));
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// One connection to a [`Fake`].
 pub struct Client {
@@ -117,6 +117,47 @@ impl Fake {
             }
         });
         Fake { port, connections }
+    }
+}
+
+/// An address that leads to one server, and from some time on to another one, as after a failover.
+pub struct Relay {
+    pub port: u16,
+    target: Arc<Mutex<Target>>,
+}
+
+struct Target {
+    port: u16,
+    open: Vec<TcpStream>,
+}
+
+impl Relay {
+    /// Passes connections on to this port.
+    pub fn to(port: u16) -> Relay {
+        let target = Arc::new(Mutex::new(Target { port, open: Vec::new() }));
+        let shared = Arc::clone(&target);
+        let fake = Fake::accept(move |_, client| {
+            let server = {
+                let mut target = shared.lock().expect("the target");
+                let server = TcpStream::connect(("127.0.0.1", target.port)).expect("the server");
+                let handles = [&client, &server].map(|end| end.try_clone().expect("a handle"));
+                target.open.extend(handles);
+                server
+            };
+            let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+            let _ = std::io::copy(&mut &server, &mut &client);
+        });
+        Relay { port: fake.port, target }
+    }
+
+    /// Closes all connections, and passes new ones on to this port.
+    pub fn switch(&self, port: u16) {
+        let mut target = self.target.lock().expect("the target");
+        target.port = port;
+        for end in target.open.drain(..) {
+            let _ = end.shutdown(Shutdown::Both);
+        }
     }
 }
 

@@ -73,6 +73,8 @@ pub struct Culprit {
     pub share: f64,
     /// One of the keys, the most-missed that is known.
     pub example: Vec<u8>,
+    /// The database of that one.
+    pub database: u64,
 }
 
 impl Default for MissedKeys {
@@ -87,14 +89,15 @@ impl Default for MissedKeys {
 }
 
 impl MissedKeys {
-    /// Counts one miss of `key`.
-    pub fn miss(&mut self, key: &[u8]) {
-        let sum = sum(key);
+    /// Counts one miss of `key` in a database. Keys of one name in two databases are two keys of
+    /// one shape.
+    pub fn miss(&mut self, database: u64, key: &[u8]) {
+        let sum = sum(database, key);
         self.misses += 1;
         self.distinct.add(sum);
-        self.keys.add(sum, || (name(key), Vec::new()));
+        self.keys.add(sum, database, || (name(key), Vec::new()));
         let shape = shape(key);
-        self.shapes.add(self::sum(&shape), || (name(&shape), name(key)));
+        self.shapes.add(self::sum(0, &shape), database, || (name(&shape), name(key)));
     }
 
     /// Misses so far.
@@ -142,17 +145,19 @@ impl MissedKeys {
             if count as f64 >= STANDS_OUT * all as f64 && self.share(count) >= LEAST_SHARE {
                 rest -= count;
                 let (pattern, share) = (key.name.clone(), self.share(count));
-                found.push(Culprit { example: pattern.clone(), pattern, single: true, share });
+                let (example, database) = (pattern.clone(), key.database);
+                found.push(Culprit { pattern, single: true, share, example, database });
             } else if other.is_none() {
-                other = Some(&key.name);
+                other = Some((&key.name, key.database));
             }
         }
-        let example = other.unwrap_or(&entry.example);
+        let (example, database) = other.unwrap_or((&entry.example, entry.database));
         found.push(Culprit {
             pattern: entry.name.clone(),
             single: entry.name == *example,
             share: self.share(rest),
             example: example.clone(),
+            database,
         });
     }
 
@@ -170,8 +175,9 @@ fn name(key: &[u8]) -> Vec<u8> {
 }
 
 /// A sum that is the same in every process.
-fn sum(key: &[u8]) -> u64 {
+fn sum(database: u64, key: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
+    database.hash(&mut hasher);
     key.hash(&mut hasher);
     hasher.finish()
 }
@@ -182,7 +188,7 @@ mod tests {
 
     fn seen(keys: impl IntoIterator<Item = String>) -> MissedKeys {
         let mut missed = MissedKeys::default();
-        keys.into_iter().for_each(|key| missed.miss(key.as_bytes()));
+        keys.into_iter().for_each(|key| missed.miss(0, key.as_bytes()));
         missed
     }
 
@@ -227,6 +233,17 @@ mod tests {
         let culprits = seen((0..30).map(|_| "front".to_owned())).culprits();
         let [only] = culprits.as_slice() else { panic!("one: {culprits:?}") };
         assert_eq!((text(&only.pattern), only.single, only.share), ("front", true, 1.0));
+    }
+
+    #[test]
+    fn one_name_in_two_databases_is_two_keys_of_one_shape() {
+        let mut missed = MissedKeys::default();
+        (0..40).for_each(|n| missed.miss(n % 4, b"front:7"));
+        assert_eq!(missed.top_share(), Some(0.25));
+        let culprits = missed.culprits();
+        let mut keys: Vec<_> = culprits.iter().map(|c| (c.database, text(&c.pattern))).collect();
+        keys.sort_unstable();
+        assert_eq!(keys, [(0, "front:7"), (1, "front:7"), (2, "front:7"), (3, "front:7")]);
     }
 
     #[test]

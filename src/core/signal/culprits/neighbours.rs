@@ -116,15 +116,16 @@ impl Neighbours {
         if gone.len() < LEAST_GONE {
             return Vec::new();
         }
-        let mut shapes: BTreeMap<Vec<u8>, (usize, &[u8])> = BTreeMap::new();
+        let mut shapes: BTreeMap<Vec<u8>, (usize, &Neighbour)> = BTreeMap::new();
         for kept in &gone {
-            shapes.entry(shape(&kept.key)).or_insert((0, &kept.key)).0 += 1;
+            shapes.entry(shape(&kept.key)).or_insert((0, kept)).0 += 1;
         }
-        let culprit = |(pattern, (count, example)): (Vec<u8>, (usize, &[u8]))| Culprit {
-            single: pattern == example,
+        let culprit = |(pattern, (count, first)): (Vec<u8>, (usize, &Neighbour))| Culprit {
+            single: pattern == first.key,
             pattern,
             share: count as f64 / gone.len() as f64,
-            example: example.to_vec(),
+            example: first.key.clone(),
+            database: first.database,
         };
         let mut found: Vec<Culprit> = shapes.into_iter().map(culprit).collect();
         found.retain(|culprit| culprit.share >= LEAST_SHARE);

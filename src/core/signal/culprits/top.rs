@@ -21,6 +21,8 @@ pub(super) struct Entry {
     pub(super) name: Vec<u8>,
     /// What it was first seen for.
     pub(super) example: Vec<u8>,
+    /// The database in which it was first seen.
+    pub(super) database: u64,
     count: u64,
     /// How much of the count may be that of the key whose place it took.
     error: u64,
@@ -38,8 +40,14 @@ impl TopKeys {
         TopKeys { capacity, entries: HashMap::new(), order: BTreeSet::new() }
     }
 
-    /// Counts the key with this sum once; `names` gives its name and an example when it is new.
-    pub(super) fn add(&mut self, sum: u64, names: impl FnOnce() -> (Vec<u8>, Vec<u8>)) {
+    /// Counts the key with this sum once, which was seen in this database; `names` gives its name
+    /// and an example when it is new.
+    pub(super) fn add(
+        &mut self,
+        sum: u64,
+        database: u64,
+        names: impl FnOnce() -> (Vec<u8>, Vec<u8>),
+    ) {
         if let Some(entry) = self.entries.get_mut(&sum) {
             self.order.remove(&(entry.count, sum));
             entry.count += 1;
@@ -54,7 +62,7 @@ impl TopKeys {
             error = count;
         }
         let (name, example) = names();
-        self.entries.insert(sum, Entry { name, example, count: error + 1, error });
+        self.entries.insert(sum, Entry { name, example, database, count: error + 1, error });
         self.order.insert((error + 1, sum));
     }
 
@@ -71,7 +79,7 @@ mod tests {
     use super::*;
 
     fn count(top: &mut TopKeys, key: u64) {
-        top.add(key, || (key.to_string().into_bytes(), Vec::new()));
+        top.add(key, 0, || (key.to_string().into_bytes(), Vec::new()));
     }
 
     #[test]

@@ -36,9 +36,11 @@ pub(super) struct Event {
 }
 
 impl Event {
-    /// Whether a key of database 0 was looked up.
-    pub(super) fn is_in_first_database(&self) -> bool {
-        self.channel.starts_with(b"__keyevent@0__")
+    /// The database of the key.
+    pub(super) fn database(&self) -> u64 {
+        let channel = String::from_utf8_lossy(&self.channel);
+        let number = channel.split_once('@').and_then(|(_, rest)| rest.split_once("__"));
+        number.and_then(|(number, _)| number.parse().ok()).unwrap_or(0)
     }
 
     /// Whether it says that a key is new.

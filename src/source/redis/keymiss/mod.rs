@@ -88,8 +88,6 @@ pub struct Report {
     pub top_share: Option<f64>,
     /// Who is to blame, the worst first.
     pub culprits: Vec<Culprit>,
-    /// Whether all of them are in database 0.
-    pub first_database_only: bool,
 }
 
 impl Tracker {
@@ -139,11 +137,8 @@ impl Tracker {
             None => {
                 self.until = until;
                 self.reported = 0;
-                self.progress = Arc::new(Mutex::new(Progress {
-                    tracking: true,
-                    first_database_only: true,
-                    ..Progress::default()
-                }));
+                self.progress =
+                    Arc::new(Mutex::new(Progress { tracking: true, ..Progress::default() }));
                 self.start(Wish::TrackUntil(until));
             }
         }
@@ -181,7 +176,6 @@ impl Tracker {
             distinct: progress.missed.distinct(),
             top_share: progress.missed.top_share(),
             culprits: progress.missed.culprits(),
-            first_database_only: progress.first_database_only,
         };
         drop(progress);
         self.reported = misses;

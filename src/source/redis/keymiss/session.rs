@@ -53,8 +53,6 @@ pub(super) struct Progress {
     /// Whether misses are looked at, or about to be.
     pub(super) tracking: bool,
     pub(super) missed: MissedKeys,
-    /// Whether all misses were in database 0.
-    pub(super) first_database_only: bool,
     /// Whether the server lets us; `None` before it has said.
     pub(super) allowed: Option<bool>,
     /// What went wrong.
@@ -158,8 +156,7 @@ impl Session {
             let miss = feed.next().await?;
             let misses = self.note(|progress| {
                 progress.allowed = Some(true);
-                progress.first_database_only &= miss.is_in_first_database();
-                progress.missed.miss(&miss.payload);
+                progress.missed.miss(miss.database(), &miss.payload);
                 progress.missed.misses()
             });
             if misses >= MOST_MISSES {

@@ -154,9 +154,9 @@ impl Sampler {
         }
     }
 
-    /// Watches keys of database 0 until a time, Unix seconds, in place of those given before; they
-    /// are shown as suspects by number.
-    pub fn watch_for_a_while(&mut self, keys: &[Vec<u8>], until: f64) {
+    /// Watches keys of these databases until a time, Unix seconds, in place of those given before;
+    /// they are shown as suspects by number.
+    pub fn watch_for_a_while(&mut self, keys: &[(u64, Vec<u8>)], until: f64) {
         self.watch.watch_for_a_while(keys, until);
     }
 
@@ -285,7 +285,7 @@ impl Sampler {
             self.watch.forget();
             return false;
         };
-        let answers = self.watch.take_in(&answers, at);
+        let answers = self.watch.take_in(answers, at);
         self.count(node, &answers, false);
         true
     }

@@ -9,7 +9,7 @@ use super::slice::{Answer, ttl};
 use crate::config::TtlWatch;
 use crate::signal::ttl::{Watched, WatchedState};
 
-/// The watched keys of one cache, in database 0.
+/// The watched keys of one cache.
 #[derive(Debug, Default)]
 pub(super) struct WatchList {
     keys: Vec<Key>,
@@ -20,6 +20,7 @@ pub(super) struct WatchList {
 #[derive(Debug)]
 struct Key {
     name: Arc<str>,
+    database: u64,
     key: Vec<u8>,
     /// Unix seconds at which it is left again.
     until: f64,
@@ -30,6 +31,7 @@ impl WatchList {
     pub(super) fn new(watch: &[TtlWatch]) -> WatchList {
         let key = |w: &TtlWatch| Key {
             name: w.name.clone(),
+            database: 0,
             key: w.key.clone().into_bytes(),
             until: f64::INFINITY,
             state: None,
@@ -39,16 +41,18 @@ impl WatchList {
 
     /// Watches keys until a time, Unix seconds, in place of those that were watched for a while. A
     /// key that is watched already stays what it is.
-    pub(super) fn watch_for_a_while(&mut self, keys: &[Vec<u8>], until: f64) {
+    pub(super) fn watch_for_a_while(&mut self, keys: &[(u64, Vec<u8>)], until: f64) {
         let before = self.keys.split_off(self.lasting);
-        let new = keys.iter().filter(|key| !self.keys.iter().any(|kept| kept.key == **key));
+        let new =
+            keys.iter().filter(|(database, key)| !self.keys.iter().any(|k| k.is(*database, key)));
         let new: Vec<Key> = new
             .enumerate()
-            .map(|(place, key)| Key {
+            .map(|(place, (database, key))| Key {
                 name: format!("suspect {}", place + 1).into(),
+                database: *database,
                 key: key.clone(),
                 until,
-                state: before.iter().find(|b| b.key == *key).and_then(|b| b.state),
+                state: before.iter().find(|b| b.is(*database, key)).and_then(|b| b.state),
             })
             .collect();
         self.keys.extend(new);
@@ -63,27 +67,45 @@ impl WatchList {
         self.keys.is_empty()
     }
 
-    /// One question about all of them.
+    /// One question about all of them. The connection is left in database 0.
     pub(super) fn pipeline(&self) -> Pipeline {
         let mut pipeline = Pipeline::with_capacity(self.keys.len());
+        let mut here = 0;
+        let mut select = |pipeline: &mut Pipeline, database| {
+            if std::mem::replace(&mut here, database) != database {
+                pipeline.add_command(cmd("SELECT").arg(database).to_owned());
+            }
+        };
         for key in &self.keys {
+            select(&mut pipeline, key.database);
             pipeline.add_command(cmd("PTTL").arg(&key.key).to_owned());
         }
+        select(&mut pipeline, 0);
         pipeline
     }
 
-    /// Takes in the answers, which came at `at`, Unix seconds. What is refused is not known.
-    pub(super) fn take_in(&mut self, answers: &[Value], at: f64) -> Vec<Answer> {
-        let answers: Vec<Answer> = answers.iter().map(ttl).collect();
-        for (key, answer) in self.keys.iter_mut().zip(&answers) {
+    /// Takes in the answers, which came at `at`, Unix seconds; gives those of `PTTL`. What is refused
+    /// is not known.
+    pub(super) fn take_in(&mut self, answers: Vec<Value>, at: f64) -> Vec<Answer> {
+        let mut answers = answers.into_iter();
+        let mut ttls = Vec::with_capacity(self.keys.len());
+        let (mut here, mut selected) = (0, true);
+        for key in &mut self.keys {
+            if std::mem::replace(&mut here, key.database) != key.database {
+                selected = answers.next() == Some(Value::Okay);
+            }
+            let Some(answer) = answers.next().as_ref().map(ttl) else { break };
             key.state = match answer {
                 Answer::Left(seconds) => Some(WatchedState::Due(at + seconds)),
                 Answer::NoTtl => Some(WatchedState::NoTtl),
                 Answer::Gone => Some(WatchedState::Missing),
                 Answer::Refused(_) | Answer::Odd => None,
-            };
+            }
+            // The question went to another database: counted, but about another key.
+            .filter(|_| selected);
+            ttls.push(answer);
         }
-        answers
+        ttls
     }
 
     /// Forgets what is known, as while the server is away.
@@ -99,5 +121,11 @@ impl WatchList {
             return Vec::new();
         }
         self.keys.iter().map(|k| Watched { name: Arc::clone(&k.name), state: k.state }).collect()
+    }
+}
+
+impl Key {
+    fn is(&self, database: u64, key: &[u8]) -> bool {
+        self.database == database && self.key == key
     }
 }
