@@ -307,6 +307,7 @@ impl Monitor {
             reading.flushes = counters.flushes();
             reading.keys = counters.keys();
             reading.uptime = counters.uptime();
+            self.sampler.observe_expired(expired);
             reading.due_ratio = self.sampler.due_ratio(reading.time);
         }
         let steps: Vec<&Step> = self.apps.iter().map(AppSource::step).collect();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::detect::{IncidentLog, Verdict};
 use crate::reading::{BySource, Source};
-use crate::signal::ttl::{Estimate, TtlPicture};
+use crate::signal::ttl::{Estimate, Outcome, TtlPicture};
 use crate::signal::window::Signals;
 
 /// One cache at one instant.
@@ -45,6 +45,8 @@ pub struct SamplerTotals {
     pub odd_keys: u64,
     /// Whole rounds over every database; back at 0 when another process answers.
     pub rounds: u64,
+    /// Announced waves that are over, by what became of them, in the order of [`Outcome::ALL`].
+    pub waves: [u64; Outcome::ALL.len()],
 }
 
 impl Snapshot {

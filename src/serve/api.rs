@@ -11,7 +11,7 @@ use super::time::rfc3339;
 use crate::detect::{Incident, SignalKind, Suspect, advice};
 use crate::reading::BySource;
 use crate::signal::ttl::{
-    DUE_WINDOWS, Estimate, Forecast, TTL_BOUNDS, TtlPicture, Watched, WatchedState, Wave,
+    DUE_WINDOWS, Estimate, Forecast, PastWave, TTL_BOUNDS, TtlPicture, Watched, WatchedState, Wave,
 };
 use crate::snapshot::{AppState, NodeState, Snapshot};
 
@@ -91,6 +91,10 @@ struct TtlJson<'a> {
     groups: Vec<GroupJson<'a>>,
     /// Soonest first.
     waves: Vec<WaveJson<'a>>,
+    /// The last ones, newest first.
+    past_waves: Vec<PastWaveJson<'a>>,
+    /// Keys past their deadline that the server still holds.
+    expired_keys_held: Option<EstimateJson>,
     watched: Vec<WatchedJson<'a>>,
 }
 
@@ -107,6 +111,19 @@ struct WaveJson<'a> {
     /// Share of the group's keys that have a deadline, 0 to 1.
     group_share: f64,
     extra_misses_per_second: Option<EstimateJson>,
+}
+
+/// A wave that is over.
+#[derive(Debug, Serialize)]
+struct PastWaveJson<'a> {
+    group: &'a str,
+    started_at: String,
+    started_timestamp: f64,
+    announced_at: String,
+    keys: EstimateJson,
+    outcome: &'static str,
+    /// Beyond the usual, from its first deadline on.
+    expired_keys: f64,
 }
 
 /// A number with its 95 % interval.
@@ -344,6 +361,8 @@ fn picture(picture: &TtlPicture, lookups_per_second: Option<f64>) -> TtlJson<'_>
             })
             .collect(),
         waves: picture.waves.iter().map(|one| wave(one, lookups_per_second)).collect(),
+        past_waves: picture.past_waves.iter().map(past_wave).collect(),
+        expired_keys_held: picture.held.map(estimate),
         watched: picture.watched.iter().map(watched).collect(),
     }
 }
@@ -361,6 +380,19 @@ fn wave(wave: &Wave, lookups_per_second: Option<f64>) -> WaveJson<'_> {
         group_share: wave.group_share,
         extra_misses_per_second: lookups_per_second
             .map(|lookups| estimate(wave.extra_misses_per_second(lookups))),
+    }
+}
+
+fn past_wave(past: &PastWave) -> PastWaveJson<'_> {
+    let wave = &past.wave;
+    PastWaveJson {
+        group: &wave.group,
+        started_at: rfc3339(wave.start),
+        started_timestamp: wave.start,
+        announced_at: rfc3339(wave.announced),
+        keys: estimate(wave.keys),
+        outcome: past.outcome.as_str(),
+        expired_keys: past.expired,
     }
 }
 

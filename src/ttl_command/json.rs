@@ -15,6 +15,8 @@ pub(super) fn write(look: &Look, out: &mut dyn Write) -> io::Result<()> {
         "time": picture.time,
         "keys": picture.keys,
         "without_ttl": picture.without_ttl,
+        "without_ttl_share": estimate(picture.without_ttl_share),
+        "expired_keys_held": picture.held.map(estimate),
         "due": due(picture.due),
         "peak": peak(&picture.all),
         "groups": picture.groups.iter().map(group).collect::<Vec<_>>(),

@@ -55,6 +55,9 @@ fn summary(look: &Look, out: &mut dyn Write) -> io::Result<()> {
         count(picture.sample_keys as f64),
         look.seconds,
     )?;
+    if let Some(held) = picture.held.filter(|held| held.low >= 1.0) {
+        writeln!(out, "Past their deadline and still held: {} keys", with_interval(held))?;
+    }
     if picture.odd_keys > 0 {
         writeln!(out, "{} keys could not be asked", count(picture.odd_keys as f64))?;
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use stampede_exporter::clock::Clock;
 use stampede_exporter::config::{RedisAddress, RedisConfig, TtlConfig, TtlGroup, TtlWatch};
-use stampede_exporter::signal::ttl::{TtlPicture, WatchedState};
+use stampede_exporter::signal::ttl::{Outcome, TtlPicture, WatchedState};
 use stampede_exporter::source::redis::{Node, Sampler};
 use stampede_exporter::ttl_command::{self, Format, Options, TtlError};
 use tokio::runtime::Runtime;
@@ -59,6 +59,7 @@ impl Watch {
                 let tick = Instant::now() + Duration::from_millis(200);
                 // A server that is down or loads is polled again.
                 let _ = self.node.poll().await;
+                self.sampler.observe_expired(self.node.counters().totals().expired);
                 let picture = self.sampler.picture(self.clock.now());
                 if let Some(picture) = picture.filter(|p| fits(&self.node, p)) {
                     return picture;
@@ -491,4 +492,58 @@ fn the_budget_of_the_servers_time_is_kept() {
     let seconds = watch.clock.now() - watch.began;
     let pace = picture.sampler_lookups as f64 / seconds;
     assert!(pace < 400.0, "{pace} keys a second");
+}
+
+/// A quarter of the keys is past its deadline and the server does not look for them by itself: they
+/// are found missing in the scan. What the sampler removes by scanning, a hundredth in a second, is
+/// part of the tolerance of four standard errors.
+#[test]
+fn keys_that_are_held_past_their_deadline_are_noticed() {
+    let redis = Redis::start_with(&["--enable-debug-command", "local"]);
+    redis.cli(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
+    let set = |i: u32| {
+        let ttl = if i.is_multiple_of(4) { 1 } else { 1_000_000 };
+        words(&format!("SET k:{i} v PX {ttl}"))
+    };
+    send(&redis, &(0..100_000).map(set).collect::<Vec<_>>());
+    let mut watch = Watch::new(&redis, 1000, &[]);
+    let picture = watch.until("3000 keys", |_, p| p.sample_keys >= 3000);
+    let counted: f64 = redis.cli(&["DBSIZE"]).parse().expect("a number");
+    let held = picture.held.expect("an estimate");
+    let error = (held.high - held.low) / (2.0 * 1.96);
+    let truth = counted - 75_000.0;
+    assert!((held.value - truth).abs() <= 4.0 * error, "{held:?}, truth {truth}");
+    // The forecast is about those that are there.
+    let with_ttl: f64 = picture.groups[0].buckets.iter().sum();
+    assert!((with_ttl - 75_000.0).abs() <= 4.0 * error, "{with_ttl} +- {error}");
+
+    // Without any, chance explains what is missing.
+    redis.cli(&["FLUSHALL"]);
+    let set = |i: u32| words(&format!("SET k:{i} v PX 1000000"));
+    send(&redis, &(0..100_000).map(set).collect::<Vec<_>>());
+    let picture = Watch::new(&redis, 1000, &[]).until("a sample", |_, p| p.sample_keys >= 3000);
+    let held = picture.held.expect("an estimate");
+    assert!(held.value <= 4.0 * (held.high - held.low) / (2.0 * 1.96), "{held:?}");
+}
+
+/// One wave breaks, and the server's own count says so; the keys of the other are deleted before.
+#[test]
+fn it_is_told_what_became_of_a_wave() {
+    let redis = Redis::start();
+    let set = |i: u32| words(&format!("SET k:{i} v PX 8000"));
+    send(&redis, &(0..20_000).map(set).collect::<Vec<_>>());
+    let mut watch = Watch::new(&redis, 1000, &[]);
+    watch.until("an announced wave", |_, p| p.waves.len() == 1);
+    let picture = watch.until("its end", |_, p| !p.past_waves.is_empty());
+    let past = &picture.past_waves[0];
+    assert_eq!((past.outcome, picture.past_waves.len()), (Outcome::Expired, 1));
+    assert!(past.wave.keys.low > 15_000.0 && past.expired >= past.wave.keys.low / 2.0, "{past:?}");
+
+    let set = |i: u32| words(&format!("SET k:{i} v PX 100000"));
+    send(&redis, &(0..20_000).map(set).collect::<Vec<_>>());
+    watch.until("another announced wave", |_, p| p.waves.len() == 1);
+    redis.cli(&["FLUSHALL"]);
+    let picture = watch.until("its end", |_, p| p.past_waves.len() == 2);
+    assert_eq!(picture.past_waves[0].outcome, Outcome::Withdrawn);
+    assert_eq!(watch.sampler.totals().waves, [1, 1, 0]);
 }

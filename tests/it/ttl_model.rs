@@ -75,7 +75,7 @@ fn intervals_cover_the_truth_at_their_rate() {
         });
         space.groups = 2;
         let mut estimator = estimator(2);
-        estimator.observe_spaces(&[space.database(NOW)]);
+        estimator.observe_spaces(NOW, &[space.database(NOW)]);
         space.ask(&mut estimator, NOW, 2000);
         let picture = estimator.picture(NOW);
         in_10s += u32::from(covers(picture.due[1], space.due(NOW, 10.0)));
@@ -116,7 +116,7 @@ fn a_hidden_cohort_is_announced_with_its_time_and_size() {
     for second in 0..1440_u32 {
         let now = NOW + f64::from(second);
         if second % 60 == 0 {
-            estimator.observe_spaces(&[space.database(now)]);
+            estimator.observe_spaces(now, &[space.database(now)]);
         }
         space.ask(&mut estimator, now, 100);
         if second % 60 != 59 {
@@ -147,7 +147,7 @@ fn an_even_key_space_never_has_a_wave() {
     for second in 0..1800_u32 {
         let now = NOW + f64::from(second);
         if second % 60 == 0 {
-            estimator.observe_spaces(&[space.database(now)]);
+            estimator.observe_spaces(now, &[space.database(now)]);
         }
         space.ask(&mut estimator, now, 100);
         if second % 60 == 59 {
@@ -173,7 +173,7 @@ fn the_smallest_wave_is_what_the_picture_says() {
                     *deadline = Some(NOW + 1800.0 + space.rng.random::<f64>());
                 }
                 let mut estimator = estimator(0);
-                estimator.observe_spaces(&[space.database(NOW)]);
+                estimator.observe_spaces(NOW, &[space.database(NOW)]);
                 space.ask(&mut estimator, NOW, 3000);
                 estimator.picture(NOW)
             };
@@ -211,7 +211,7 @@ fn keys_that_are_written_again_and_again_are_not_lost() {
                 *deadline = Some(at + if key < 30_000 { 10.0 } else { 3600.0 });
             }
         }
-        estimator.observe_spaces(&[space.database(now)]);
+        estimator.observe_spaces(now, &[space.database(now)]);
         space.ask(&mut estimator, now, 100);
     }
     let now = NOW + 399.0;

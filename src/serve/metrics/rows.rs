@@ -4,7 +4,9 @@
 
 use super::{Kind, Origin, Row};
 use crate::detect::{Cause, SignalKind};
-use crate::signal::ttl::{ALL_GROUP, DUE_WINDOWS, Forecast, TTL_BOUNDS, TtlPicture, WatchedState};
+use crate::signal::ttl::{
+    ALL_GROUP, DUE_WINDOWS, Forecast, Outcome, TTL_BOUNDS, TtlPicture, WatchedState,
+};
 use crate::snapshot::NodeState;
 
 const CACHE: &[&str] = &["cache"];
@@ -213,6 +215,16 @@ pub(super) const ROWS: &[Row] = &[
         "Misses a second that the costliest coming wave adds at its peak, if lookups fall evenly on the keys: the estimate and its 95 % interval.",
         Origin::Servers(|s, out| if let Some(cost) = s.costliest_wave() {
             out.add_estimate(cost);
+        })),
+    counter("stampede_expiry_wave_outcomes_total", &["cache", "outcome"],
+        "Announced expiry waves that are over: expired, the server has counted their keys as expired; withdrawn, the keys were deleted or written again before; unseen, their time came and the server has expired hardly more keys than usual within a minute.",
+        Origin::Cache(|s, out| for (outcome, n) in Outcome::ALL.iter().zip(s.sampler.waves) {
+            out.add(&[outcome.as_str()], count(n));
+        })),
+    gauge("stampede_expired_keys_held", &["cache", "bound"],
+        "Keys past their deadline that the server still holds and counts in its key space: the estimate and its 95 % interval. A read of one is a miss. Absent until enough was scanned, and where cursors do not tell how far a scan is.",
+        Origin::Ttl(|ttl, out| if let Some(held) = ttl.held {
+            out.add_estimate(held);
         })),
     gauge("stampede_watched_key_ttl_seconds", &["cache", "watch"],
         "Remaining TTL of a key of the watch list, in seconds. Absent where it does not exist or never expires.",

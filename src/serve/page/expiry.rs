@@ -3,7 +3,7 @@
 use super::html::Html;
 use super::words::{maybe, number, percent};
 use crate::serve::time::{short, span};
-use crate::signal::ttl::{DUE_WINDOWS, TtlPicture, WatchedState};
+use crate::signal::ttl::{DUE_WINDOWS, Outcome, TtlPicture, WatchedState};
 use crate::snapshot::Snapshot;
 
 pub(super) fn section(page: &mut Html, cache: &Snapshot, ttl: &TtlPicture) {
@@ -37,6 +37,8 @@ pub(super) fn section(page: &mut Html, cache: &Snapshot, ttl: &TtlPicture) {
     page.text(number(ttl.sample_keys as f64)).raw(" sampled keys");
     page.raw(if ttl.rounds.complete == 0 { ", the first round is not complete" } else { "" });
     page.raw(".</p>\n");
+    held(page, ttl);
+    past(page, ttl);
     watched(page, ttl);
     page.raw("</section>\n");
 }
@@ -58,6 +60,35 @@ fn waves(page: &mut Html, cache: &Snapshot, ttl: &TtlPicture) {
         }
         page.raw(".</p>\n");
     }
+}
+
+/// Says how many keys the server holds past their deadline, where that is more than chance.
+fn held(page: &mut Html, ttl: &TtlPicture) {
+    if let Some(held) = ttl.held.filter(|held| held.low >= 1.0) {
+        page.raw("<p class=\"note\">The server still holds about ")
+            .text(number(held.value.round()));
+        page.raw(" keys past their deadline (").text(number(held.low.round())).raw(" to ");
+        page.text(number(held.high.round())).raw("): who reads one misses.</p>\n");
+    }
+}
+
+fn past(page: &mut Html, ttl: &TtlPicture) {
+    if ttl.past_waves.is_empty() {
+        return;
+    }
+    page.raw("<table><thead><tr><th>Past wave</th><th>Group</th><th class=\"n\">keys</th>");
+    page.raw("<th>what became of it</th></tr></thead><tbody>\n");
+    for past in &ttl.past_waves {
+        page.raw("<tr><td>").text(short(past.wave.start)).raw(" UTC</td><td>");
+        page.text(&past.wave.group).raw("</td><td class=\"n\">");
+        page.text(number(past.wave.keys.value.round())).raw("</td><td>").text(match past.outcome {
+            Outcome::Expired => "the server has expired them",
+            Outcome::Withdrawn => "deleted or written again before",
+            Outcome::Unseen => "the server has expired hardly any yet",
+        });
+        page.raw("</td></tr>\n");
+    }
+    page.raw("</tbody></table>\n");
 }
 
 fn watched(page: &mut Html, ttl: &TtlPicture) {

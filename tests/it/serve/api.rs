@@ -102,6 +102,11 @@ fn a_cache_says_what_is_known_and_null_for_what_is_not() {
     assert_eq!(wave["keys"], json!({"value": 120.0, "low": 100.0, "high": 141.0}));
     // 0.04, 0.035 and 0.048 of 2000 lookups a second.
     assert_eq!(wave["extra_misses_per_second"], json!({"value": 80.0, "low": 70.0, "high": 96.0}));
+    let past = &catalog["ttl"]["past_waves"][0];
+    assert_eq!((&past["group"], &past["outcome"]), (&json!("other"), &json!("expired")));
+    assert_eq!((&past["keys"]["low"], &past["expired_keys"]), (&json!(250.0), &json!(280.0)));
+    assert_eq!(past["started_at"], "2026-11-30T11:58:30.000Z");
+    assert_eq!(catalog["ttl"]["expired_keys_held"]["high"], 56.0);
     assert_eq!(catalog["ttl"]["watched"][0]["expires_at"], "2026-11-30T12:00:12.500Z");
     assert_eq!(catalog["ttl"]["watched"][1]["exists"], false);
     assert_eq!(catalog["ttl"]["watched"][3]["exists"], Value::Null);

@@ -7,7 +7,8 @@ use stampede_exporter::board::View;
 use stampede_exporter::detect::{Cause, Incident, IncidentLog, Suspect, SuspectSource, Verdict};
 use stampede_exporter::reading::{BySource, Source};
 use stampede_exporter::signal::ttl::{
-    Estimate, Forecast, GroupTtl, Rounds, TTL_BOUNDS, TtlPicture, Watched, WatchedState, Wave,
+    Estimate, Forecast, GroupTtl, Outcome, PastWave, Rounds, TTL_BOUNDS, TtlPicture, Watched,
+    WatchedState, Wave,
 };
 use stampede_exporter::signal::window::Signals;
 use stampede_exporter::snapshot::{
@@ -73,7 +74,7 @@ pub fn catalog() -> Snapshot {
             excess_misses: 30_460.25,
         },
         ttl: Some(ttl()),
-        sampler: SamplerTotals { lookups: 86_400, odd_keys: 3, rounds: 7 },
+        sampler: SamplerTotals { lookups: 86_400, odd_keys: 3, rounds: 7, waves: [3, 1, 2] },
         ..Snapshot::default()
     }
 }
@@ -105,7 +106,7 @@ pub fn lost() -> Snapshot {
             ..Verdict::default()
         },
         ttl: Some(ttl()),
-        sampler: SamplerTotals { lookups: 86_400, odd_keys: 3, rounds: 7 },
+        sampler: SamplerTotals { lookups: 86_400, odd_keys: 3, rounds: 7, waves: [3, 1, 2] },
         ..Snapshot::default()
     }
 }
@@ -244,7 +245,20 @@ fn ttl() -> TtlPicture {
             clustering_ratio: 60.2,
             announced: NOON - 30.0,
         }],
+        past_waves: vec![PastWave {
+            wave: Wave {
+                group: "other".into(),
+                start: NOON - 90.0,
+                end: NOON - 89.0,
+                keys: Estimate { value: 300.0, low: 250.0, high: 361.0 },
+                announced: NOON - 200.0,
+                ..Wave::default()
+            },
+            outcome: Outcome::Expired,
+            expired: 280.0,
+        }],
         keys: 2000.0,
+        held: Some(Estimate { value: 40.0, low: 25.0, high: 56.0 }),
         odd_keys: 3,
         server_share: Some(0.0025),
         rounds: Rounds { complete: 7, keys_in_round: 120 },

@@ -4,7 +4,7 @@
 use statrs::function::beta::checked_beta_reg;
 
 /// The two-sided 95 % point of the standard normal distribution.
-const Z: f64 = 1.959_963_984_540_054;
+pub(super) const Z: f64 = 1.959_963_984_540_054;
 
 /// The 95 % interval of a share, seen as `share` in a sample of `n`.
 ///

@@ -12,6 +12,7 @@ use std::hash::{Hash, Hasher};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
+use super::Estimate;
 use crate::reading::info::Database;
 
 /// One key as it was when the sampler asked for it. The key's bytes are not kept.
@@ -89,10 +90,22 @@ struct Batch {
 /// A database as last observed.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Space {
-    /// All its keys.
+    /// All its keys, without those held.
     pub(super) keys: f64,
     /// Those with a deadline: as the server says, or else by the sample's share.
     pub(super) volatile: f64,
+    /// Keys past their deadline that the server still holds and counts.
+    pub(super) held: Estimate,
+}
+
+impl Space {
+    /// What is left of `held` when so many keys are known to be there.
+    pub(super) fn with_alive(self, alive: f64) -> Space {
+        let most = (self.keys + self.held.value - alive).max(0.0);
+        let held = self.held.map(|keys| keys.min(most));
+        let more = self.held.value - held.value;
+        Space { keys: self.keys + more, volatile: self.volatile + more, held }
+    }
 }
 
 impl Deadlines {
@@ -109,13 +122,20 @@ impl Deadlines {
         }
     }
 
-    /// Takes in what `INFO keyspace` says now. A database that it leaves out is empty.
-    pub(super) fn observe_spaces(&mut self, databases: &[Database]) {
-        let space = |d: &Database| {
+    /// Takes in what `INFO keyspace` says now, and how many keys of each database are held past
+    /// their deadline. A database that is left out is empty.
+    pub(super) fn observe_spaces(
+        &mut self,
+        databases: impl IntoIterator<Item = (Database, Estimate)>,
+    ) {
+        let space = |(d, held): (Database, Estimate)| {
             let volatile = d.expires.unwrap_or_else(|| d.keys * self.volatile_share(d.index));
-            (d.index, Space { keys: d.keys, volatile: volatile.clamp(0.0, d.keys.max(0.0)) })
+            let volatile = volatile.clamp(0.0, d.keys.max(0.0));
+            let held = held.map(|keys| keys.min(volatile));
+            let space = Space { keys: d.keys - held.value, volatile: volatile - held.value, held };
+            (d.index, space)
         };
-        let spaces: BTreeMap<u64, Space> = databases.iter().map(space).collect();
+        let spaces: BTreeMap<u64, Space> = databases.into_iter().map(space).collect();
         if self.spaces.keys().any(|database| !spaces.contains_key(database)) {
             self.bury(|batch| !spaces.contains_key(&batch.database));
         }
@@ -319,8 +339,9 @@ mod tests {
         Drawn { key, database, group: (key % 7) as u16, taken, deadline }
     }
 
-    fn space(index: u64) -> Database {
-        Database { index, keys: 100.0, expires: Some(50.0), avg_ttl: None }
+    fn space(index: u64) -> (Database, Estimate) {
+        let database = Database { index, keys: 100.0, expires: Some(50.0), avg_ttl: None };
+        (database, Estimate::default())
     }
 
     #[test]
@@ -336,12 +357,12 @@ mod tests {
         for seed in 0..20 {
             let mut rng = SmallRng::seed_from_u64(seed);
             let mut sample = Deadlines::new(10_000, MAX_AGE);
-            sample.observe_spaces(&[space(0), space(3)]);
+            sample.observe_spaces([space(0), space(3)]);
             let mut plain: HashMap<u64, Drawn> = HashMap::new();
             for step in 0..3000_u32 {
                 let now = f64::from(step / 10);
                 let key = rng.random_range(0..400_u64);
-                let database = if key % 2 == 0 { 0 } else { 3 };
+                let database = if key.is_multiple_of(2) { 0 } else { 3 };
                 match rng.random_range(0..100) {
                     0 => {
                         let began = now - rng.random_range(0.0..30.0);
@@ -353,8 +374,8 @@ mod tests {
                         plain.remove(&key);
                     }
                     10 => {
-                        sample.observe_spaces(&[space(0)]);
-                        sample.observe_spaces(&[space(0), space(3)]);
+                        sample.observe_spaces([space(0)]);
+                        sample.observe_spaces([space(0), space(3)]);
                         plain.retain(|_, d| d.database == 0);
                     }
                     kind => {
@@ -392,7 +413,7 @@ mod tests {
     fn it_is_bounded() {
         let mut rng = SmallRng::seed_from_u64(1);
         let mut sample = Deadlines::new(1000, 1e9);
-        sample.observe_spaces(&[space(0)]);
+        sample.observe_spaces([space(0)]);
         for step in 0..50_000_u32 {
             sample.draw(drawn(rng.random_range(0..900), 0, f64::from(step), None));
             assert!(sample.records.len() <= 2 * sample.len().max(1), "{}", sample.records.len());
@@ -410,7 +431,7 @@ mod tests {
     #[test]
     fn numbers_may_run_over() {
         let mut sample = Deadlines::new(10, 1e9);
-        sample.observe_spaces(&[space(0)]);
+        sample.observe_spaces([space(0)]);
         sample.first = u32::MAX - 4;
         for key in 0..100 {
             sample.draw(drawn(key, 0, key as f64, Some(1e9 + key as f64)));

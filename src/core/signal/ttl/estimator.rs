@@ -1,11 +1,14 @@
 //! From the sample to the picture.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::deadlines::{Deadlines, Drawn, key_id};
 use super::forecast::{densest, due, due_ratio, forecast, mean_rate, smallest_wave, within};
 use super::glob;
+use super::held::Held;
 use super::mass::{Mass, Part};
+use super::outcome::{Outcome, Outcomes};
 use super::wave::{self, Span};
 use super::{
     ALL_GROUP, DUE_WINDOWS, Estimate, Forecast, GroupTtl, OTHER_GROUP, TTL_BOUNDS, TtlPicture, Wave,
@@ -86,7 +89,9 @@ impl Announced {
 pub struct Estimator {
     groups: Groups,
     sample: Deadlines,
+    held: BTreeMap<u64, Held>,
     announced: Vec<Announced>,
+    outcomes: Outcomes,
     newest: Option<f64>,
 }
 
@@ -96,7 +101,9 @@ impl Estimator {
         Estimator {
             groups,
             sample: Deadlines::new(capacity, max_age),
+            held: BTreeMap::new(),
             announced: Vec::new(),
+            outcomes: Outcomes::default(),
             newest: None,
         }
     }
@@ -118,9 +125,30 @@ impl Estimator {
         self.sample.gone(key_id(database, key));
     }
 
-    /// Takes in how many keys the databases hold now.
-    pub fn observe_spaces(&mut self, databases: &[Database]) {
-        self.sample.observe_spaces(databases);
+    /// Takes in how many keys the databases hold at `now`.
+    pub fn observe_spaces(&mut self, now: f64, databases: &[Database]) {
+        self.held.retain(|index, _| databases.iter().any(|d| d.index == *index));
+        let with_held = databases.iter().map(|database| {
+            let held = self.held.entry(database.index).or_default();
+            held.observe(now, database.keys);
+            (*database, held.estimate().unwrap_or_default())
+        });
+        self.sample.observe_spaces(with_held);
+    }
+
+    /// Takes in that a scan gave so many keys of so much of a database's table, 0 to 1.
+    pub fn scanned(&mut self, database: u64, given: usize, table: f64) {
+        self.held.entry(database).or_default().scanned(given as f64, table);
+    }
+
+    /// Takes in how many keys the server has counted as expired so far.
+    pub fn observe_expired(&mut self, now: f64, expired: f64) {
+        self.outcomes.observe(now, expired);
+    }
+
+    /// How many waves came to each end, in the order of [`Outcome::ALL`].
+    pub fn outcomes(&self) -> [u64; Outcome::ALL.len()] {
+        self.outcomes.counts()
     }
 
     /// Takes in that a whole round over a database has ended, which began at `began`.
@@ -131,7 +159,9 @@ impl Estimator {
     /// Forgets the sample, as after a restart or when the server is another one.
     pub fn clear(&mut self) {
         self.sample.clear();
+        self.held.clear();
         self.announced.clear();
+        self.outcomes.forget();
         self.newest = None;
     }
 
@@ -173,6 +203,8 @@ impl Estimator {
         let due_ratio = due_ratio(now, &parts, &here);
         waves.extend(here);
         waves.sort_by(|a, b| a.start.total_cmp(&b.start));
+        let waves = told_once(&waves);
+        self.outcomes.follow(now, &waves);
         TtlPicture {
             time: now,
             groups,
@@ -180,9 +212,12 @@ impl Estimator {
             due: DUE_WINDOWS.map(|(window, _)| mass.estimate(due(&parts, window))),
             smallest_wave: smallest_wave(&mass, &parts, level),
             due_ratio,
-            waves: told_once(&waves),
+            waves,
+            past_waves: self.outcomes.past().cloned().collect(),
             keys: mass.keys,
+            held: self.held.values().any(|h| h.estimate().is_some()).then_some(mass.held),
             without_ttl: if known { mass.persistent } else { 0.0 },
+            without_ttl_share: if known { mass.persistent_share() } else { Estimate::default() },
             sample_keys: mass.used,
             sample_time: self.newest,
             ..TtlPicture::default()
@@ -362,7 +397,7 @@ mod tests {
     #[test]
     fn a_sample_is_scaled_to_the_key_space_by_group() {
         let mut e = estimator(&[("a", "a:*"), ("b", "b:*")]);
-        e.observe_spaces(&space(1000.0, 800.0));
+        e.observe_spaces(NOW, &space(1000.0, 800.0));
         for i in 0..2 {
             e.draw(NOW, 0, format!("a:{i}").as_bytes(), Some(5.0));
             e.draw(NOW, 0, format!("c:{i}").as_bytes(), None);
@@ -388,7 +423,7 @@ mod tests {
     #[test]
     fn a_census_is_exact_and_moves_with_the_clock() {
         let mut e = estimator(&[]);
-        e.observe_spaces(&space(40.0, 40.0));
+        e.observe_spaces(NOW, &space(40.0, 40.0));
         for i in 0..40 {
             e.draw(NOW, 0, format!("k{i}").as_bytes(), Some(40.0));
         }
@@ -405,11 +440,11 @@ mod tests {
     fn passed_deadlines_are_gone_or_written_again_as_the_space_says() {
         for (still, expected) in [(0.0, 0.0), (40.0, 40.0)] {
             let mut e = estimator(&[]);
-            e.observe_spaces(&space(40.0, 40.0));
+            e.observe_spaces(NOW, &space(40.0, 40.0));
             for i in 0..40 {
                 e.draw(NOW, 0, format!("k{i}").as_bytes(), Some(f64::from(i) + 0.5));
             }
-            e.observe_spaces(&space(still, still));
+            e.observe_spaces(NOW, &space(still, still));
             let p = e.picture(NOW + 60.0);
             close(p.due[2].value, expected);
             assert_eq!(p.due[2].low, 0.0);
@@ -420,7 +455,7 @@ mod tests {
     #[test]
     fn a_newer_answer_replaces_the_older_one() {
         let mut e = estimator(&[]);
-        e.observe_spaces(&space(2.0, 1.0));
+        e.observe_spaces(NOW, &space(2.0, 1.0));
         e.draw(NOW, 0, b"a", Some(5.0));
         e.draw(NOW, 0, b"b", Some(5.0));
         e.draw(NOW + 1.0, 0, b"a", Some(200.0));
@@ -437,7 +472,7 @@ mod tests {
     fn databases_are_weighed_by_their_own_size() {
         let mut e = estimator(&[]);
         let database = |index, keys| Database { index, keys, expires: Some(keys), avg_ttl: None };
-        e.observe_spaces(&[database(0, 900.0), database(7, 100.0)]);
+        e.observe_spaces(NOW, &[database(0, 900.0), database(7, 100.0)]);
         for i in 0..10 {
             if i < 9 {
                 e.draw(NOW, 0, format!("k{i}").as_bytes(), Some(5.0));
@@ -454,7 +489,7 @@ mod tests {
     #[test]
     fn keys_written_together_are_a_wave() {
         let mut e = estimator(&[("p", "p:*")]);
-        e.observe_spaces(&space(50_000.0, 50_000.0));
+        e.observe_spaces(NOW, &space(50_000.0, 50_000.0));
         for i in 0..500 {
             e.draw(NOW, 0, format!("p:{i}").as_bytes(), Some(120.0 + f64::from(i) / 500.0));
         }
@@ -480,7 +515,7 @@ mod tests {
     #[test]
     fn a_wave_stays_the_same_until_it_breaks() {
         let mut e = estimator(&[]);
-        e.observe_spaces(&space(50_000.0, 50_000.0));
+        e.observe_spaces(NOW, &space(50_000.0, 50_000.0));
         let mut first = None;
         for second in 0..120_u32 {
             let now = NOW + f64::from(second);
@@ -505,7 +540,7 @@ mod tests {
     #[test]
     fn jittered_keys_are_no_wave() {
         let mut e = estimator(&[]);
-        e.observe_spaces(&space(50_000.0, 50_000.0));
+        e.observe_spaces(NOW, &space(50_000.0, 50_000.0));
         let mut rng = SmallRng::seed_from_u64(1);
         for i in 0..4000 {
             let left = rng.random_range(108.0..132.0);
@@ -531,7 +566,7 @@ mod tests {
         for second in 1..120_u32 {
             let now = NOW + f64::from(second);
             let written = second * 1000;
-            e.observe_spaces(&space(f64::from(written), f64::from(written)));
+            e.observe_spaces(now, &space(f64::from(written), f64::from(written)));
             for _ in 0..100 {
                 let key = rng.random_range(0..written);
                 let at = NOW + 120.0 + f64::from(key) / 1000.0;
@@ -548,7 +583,7 @@ mod tests {
     #[test]
     fn nothing_due_is_a_plain_zero() {
         let mut e = estimator(&[]);
-        e.observe_spaces(&space(1000.0, 1000.0));
+        e.observe_spaces(NOW, &space(1000.0, 1000.0));
         for i in 0..1000 {
             e.draw(NOW, 0, format!("k:{i}").as_bytes(), Some(500.0 + f64::from(i)));
         }
@@ -561,7 +596,7 @@ mod tests {
         let mut e = estimator(&[]);
         let p = e.picture(NOW);
         assert_eq!((p.sample_keys, p.due_ratio, p.all), (0, None, Forecast::default()));
-        e.observe_spaces(&space(0.0, 0.0));
+        e.observe_spaces(NOW, &space(0.0, 0.0));
         e.draw(NOW, 0, b"", Some(f64::MAX));
         assert_eq!(e.picture(NOW).due[3].value, 0.0);
     }

@@ -51,6 +51,8 @@ pub(super) struct Mass {
     pub(super) persistent: f64,
     /// All keys, sampled or not.
     pub(super) keys: f64,
+    /// Keys beyond these that are past their deadline and held all the same.
+    pub(super) held: Estimate,
     /// Effective number of sampled keys with a deadline; infinite for a census.
     pub(super) volatile_n: f64,
     /// Effective number of sampled keys without one.
@@ -67,19 +69,22 @@ impl Mass {
         let mut parts = Vec::new();
         let (mut volatile_variance, mut persistent_variance) = (0.0, 0.0);
         for (database, space) in sample.spaces() {
-            mass.keys += space.keys;
             let rows = usable(now, sample.newest_first(database), space.volatile);
-            let (mut volatile, mut persistent) = (0.0, 0.0);
+            let (mut volatile, mut persistent, mut passed) = (0.0, 0.0, 0.0);
             let mut seen = vec![0.0; groups];
             for kept in rows.clone() {
-                if kept.deadline.is_some() {
+                if let Some(deadline) = kept.deadline {
                     volatile += 1.0;
+                    passed += f64::from(u8::from(deadline <= now));
                 } else {
                     persistent += 1.0;
                     add(&mut seen, kept.group, 1.0);
                 }
             }
+            let space = space.with_alive(volatile + persistent - passed);
             mass.used += (volatile + persistent) as u64;
+            mass.keys += space.keys;
+            mass.held = mass.held.plus(space.held);
             if volatile > 0.0 {
                 mass.volatile += space.volatile;
                 volatile_variance += stratum(space.volatile, volatile);
@@ -113,9 +118,26 @@ impl Mass {
             return Estimate::default();
         }
         // What is only assumed counts for the upper end alone.
-        let low = share_interval(seen / self.volatile, self.volatile_n).0 * self.volatile;
-        let high = share_interval(value / self.volatile, self.volatile_n).1 * self.volatile;
+        let (fewest, most) = self.volatile_interval();
+        let low = share_interval(seen / self.volatile, self.volatile_n).0 * fewest;
+        let high = share_interval(value / self.volatile, self.volatile_n).1 * most;
         Estimate { value, low: low.min(value), high: high.max(value) }
+    }
+
+    /// The interval of the number of keys with a deadline, by what may be held.
+    fn volatile_interval(&self) -> (f64, f64) {
+        let Estimate { value, low, high } = self.held;
+        ((self.volatile + value - high).max(0.0), self.volatile + value - low)
+    }
+
+    /// The share of the keys that has no deadline.
+    pub(super) fn persistent_share(&self) -> Estimate {
+        let share = |volatile: f64| {
+            let all = self.persistent + volatile;
+            if all > 0.0 { self.persistent / all } else { 0.0 }
+        };
+        let (fewest, most) = self.volatile_interval();
+        Estimate { value: share(self.volatile), low: share(most), high: share(fewest) }
     }
 
     /// The interval of a number of keys without a deadline.

@@ -10,6 +10,9 @@
 //!                     TtlPicture histogram, keys due, peaks and waves, by group   (estimator.rs)
 //! ```
 //!
+//! What the server says afterwards is held against it: `outcome.rs` follows each wave to its end, and
+//! `held.rs` finds the keys that the server counts although their time is up.
+//!
 //! `statrs` has its second door here, in `binomial.rs`: the tail of the scan statistic.
 
 mod binomial;
@@ -17,12 +20,16 @@ mod deadlines;
 mod estimator;
 mod forecast;
 mod glob;
+mod held;
 mod mass;
+mod outcome;
 mod wave;
 
 use std::sync::Arc;
 
 pub use estimator::{Estimator, Groups};
+pub use held::passed;
+pub use outcome::{Outcome, PastWave};
 
 /// Upper bounds of the TTL histogram's buckets, seconds; the last one of the exposition is `+Inf`.
 pub const TTL_BOUNDS: [f64; 16] = [
@@ -60,10 +67,17 @@ pub struct TtlPicture {
     /// is a wave's [`Wave::clustering_ratio`] while one breaks, and smoothed otherwise, so that
     /// the noise of a small sample is no evidence.
     pub due_ratio: Option<f64>,
-    /// Keys in the databases, as the server says.
+    /// Waves that are over, newest first: the last ten.
+    pub past_waves: Vec<PastWave>,
+    /// Keys in the databases, without those in `held`.
     pub keys: f64,
+    /// Keys past their deadline that the server still holds and counts; `None` before the scan has
+    /// passed enough of them, or where its cursor does not tell how far it is.
+    pub held: Option<Estimate>,
     /// Keys that never expire.
     pub without_ttl: f64,
+    /// Their share of all keys, 0 to 1.
+    pub without_ttl_share: Estimate,
     /// Keys in the sample that this rests on.
     pub sample_keys: u64,
     /// Unix seconds of the newest sampled key.
@@ -131,7 +145,20 @@ pub struct Estimate {
 impl Estimate {
     /// The estimate of something proportional to this.
     pub fn times(self, factor: f64) -> Estimate {
-        Estimate { value: self.value * factor, low: self.low * factor, high: self.high * factor }
+        self.map(|number| number * factor)
+    }
+
+    /// The estimate of a sum whose parts may all err to the same side.
+    fn plus(self, other: Estimate) -> Estimate {
+        Estimate {
+            value: self.value + other.value,
+            low: self.low + other.low,
+            high: self.high + other.high,
+        }
+    }
+
+    fn map(self, number: impl Fn(f64) -> f64) -> Estimate {
+        Estimate { value: number(self.value), low: number(self.low), high: number(self.high) }
     }
 }
 

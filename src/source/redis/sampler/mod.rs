@@ -18,25 +18,25 @@
 //! of expired keys. What all this takes of the server's time is measured where `commandstats` tell
 //! it, and above the configured budget the pace is lowered.
 
+mod course;
 mod pace;
 mod slice;
 mod walk;
 mod watch;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use redis::{Pipeline, Value};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use self::course::Course;
 use self::pace::Pace;
 use self::slice::{Answer, Answered, Command, Refusal, Slice};
-use self::walk::Walk;
 use self::watch::WatchList;
 use super::{Connection, Node};
 use crate::clock::Clock;
 use crate::config::TtlConfig;
-use crate::reading::info::{Database, Info};
+use crate::reading::info::Info;
 use crate::signal::counters::OwnLookups;
 use crate::signal::culprits::{Culprit, Neighbours};
 use crate::signal::ttl::{Estimator, Groups, Rounds, TtlPicture};
@@ -66,19 +66,12 @@ pub struct Sampler {
     clock: Clock,
     pace: Pace,
     estimator: Estimator,
-    walks: BTreeMap<u64, Walk>,
+    course: Course,
     watch: WatchList,
     neighbours: Neighbours,
-    databases: Vec<Database>,
-    /// Whether the last poll said what the databases hold.
-    observed: bool,
     /// The process that the sample is of.
     run_id: Option<String>,
     uptime: f64,
-    /// What gives keys: `SCAN`, or `RANDOMKEY` where that is refused.
-    source: KeySource,
-    /// When `SCAN` is tried again after it was refused, Unix seconds.
-    scan_again: f64,
     /// Nothing is asked before this time, Unix seconds.
     paused_until: f64,
     next: Option<Instant>,
@@ -86,13 +79,6 @@ pub struct Sampler {
     /// Keys that the server refused to look up or answered oddly.
     odd: u64,
     picture: Option<TtlPicture>,
-}
-
-/// The command that gives keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum KeySource {
-    Scan,
-    RandomKey,
 }
 
 impl Sampler {
@@ -104,15 +90,11 @@ impl Sampler {
             clock,
             pace: Pace::new(config),
             estimator: Estimator::new(Groups::new(groups), capacity.min(MAX_SAMPLE), MAX_AGE),
-            walks: BTreeMap::new(),
+            course: Course::default(),
             watch: WatchList::new(&config.watch),
             neighbours: Neighbours::default(),
-            databases: Vec::new(),
-            observed: false,
             run_id: None,
             uptime: 0.0,
-            source: KeySource::Scan,
-            scan_again: 0.0,
             paused_until: 0.0,
             next: None,
             lookups: 0,
@@ -136,7 +118,7 @@ impl Sampler {
             return;
         }
         loop {
-            let Some(keys) = self.pace.slice(self.key_count()) else { return };
+            let Some(keys) = self.pace.slice(self.course.keys()) else { return };
             let start = self.next.map_or_else(Instant::now, |next| next.max(Instant::now()));
             if start + self.pace.room() > until {
                 return;
@@ -181,24 +163,20 @@ impl Sampler {
         let uptime = info.uptime.unwrap_or(self.uptime);
         if info.run_id != self.run_id || uptime < self.uptime {
             self.estimator.clear();
-            self.walks.clear();
+            self.course.restart();
             self.neighbours.clear();
             self.picture = None;
             self.run_id.clone_from(&info.run_id);
         }
         self.uptime = uptime;
         self.pace.observe(self.clock.now(), info);
-        self.databases.clear();
-        self.observed = false;
-        // While it loads, the server refuses to look at keys and counts only those loaded so far.
-        if info.loading != Some(true)
-            && let Some(keyspace) = &info.keyspace
-        {
-            self.databases.extend(&keyspace.databases);
-            self.observed = keyspace.keys().is_some();
-        }
-        self.walks.retain(|index, _| self.databases.iter().any(|d| d.index == *index));
-        self.estimator.observe_spaces(&self.databases);
+        self.course.observe(info);
+        self.estimator.observe_spaces(self.clock.now(), self.course.databases());
+    }
+
+    /// Takes in how many keys the server has counted as expired so far, whichever connection said so.
+    pub fn observe_expired(&mut self, expired: f64) {
+        self.estimator.observe_expired(self.clock.now(), expired);
     }
 
     /// What expires when; `None` before the first answer, unless there is nothing to ask for.
@@ -207,8 +185,8 @@ impl Sampler {
             self.picture.as_ref().is_some_and(|p| (0.0..PICTURE_AGE).contains(&(now - p.time)));
         let watched = self.watch.watched();
         if !fresh {
-            let empty = self.observed && self.key_count() == 0.0;
-            let known = empty || self.estimator.sample_keys() > 0 || !watched.is_empty();
+            let known =
+                self.course.is_empty() || self.estimator.sample_keys() > 0 || !watched.is_empty();
             self.picture = known.then(|| TtlPicture {
                 sampler_lookups: self.lookups,
                 odd_keys: self.odd,
@@ -228,17 +206,13 @@ impl Sampler {
     /// What it did so far.
     pub fn totals(&self) -> SamplerTotals {
         let rounds = self.rounds().complete;
-        SamplerTotals { lookups: self.lookups, odd_keys: self.odd, rounds }
+        let waves = self.estimator.outcomes();
+        SamplerTotals { lookups: self.lookups, odd_keys: self.odd, rounds, waves }
     }
 
     /// How far the rounds have got.
     pub fn rounds(&self) -> Rounds {
-        let holding = self.databases.iter().filter(|d| d.keys > 0.0);
-        let walks = || holding.clone().map(|d| self.walks.get(&d.index));
-        Rounds {
-            complete: walks().map(|w| w.map_or(0, Walk::rounds)).min().unwrap_or(0),
-            keys_in_round: walks().flatten().map(Walk::keys_in_round).sum(),
-        }
+        self.course.rounds()
     }
 
     /// Keys in the sample.
@@ -246,32 +220,12 @@ impl Sampler {
         self.estimator.sample_keys()
     }
 
-    fn key_count(&self) -> f64 {
-        self.databases.iter().map(|d| d.keys).sum()
-    }
-
-    /// The next question: for what may be gone, else to the database that is furthest behind its share of the keys.
+    /// The next question: for what may be gone, else for what comes next on the way.
     fn slice(&mut self, now: f64, keys: usize) -> Option<Slice> {
-        if let Some((database, keys)) = self.neighbours.questions(now, keys) {
-            return Some(Slice { database, keys, fetch: None, finishes: None });
+        match self.neighbours.questions(now, keys) {
+            Some((database, keys)) => Some(Slice { database, keys, fetch: None, finishes: None }),
+            None => self.course.next(now, keys),
         }
-        if now >= self.scan_again {
-            self.source = KeySource::Scan;
-        }
-        let all = self.key_count();
-        let asked: f64 = self.walks.values().map(Walk::asked).sum();
-        let behind = |d: &Database| {
-            let asked_here = self.walks.get(&d.index).map_or(0.0, Walk::asked);
-            d.keys / all - asked_here / asked.max(1.0)
-        };
-        let database = self
-            .databases
-            .iter()
-            .filter(|d| d.keys > 0.0 && self.walks.get(&d.index).is_none_or(|w| w.is_open(now)))
-            .max_by(|a, b| behind(a).total_cmp(&behind(b)))?
-            .index;
-        let source = self.source;
-        Some(self.walks.entry(database).or_default().slice(database, keys, source))
     }
 
     /// Asks for the keys of the watch list; `false` when the connection is lost.
@@ -331,7 +285,8 @@ impl Sampler {
         if let Some(began) = slice.finishes {
             self.estimator.finish_round(slice.database, began);
         }
-        let Some(walk) = self.walks.get_mut(&slice.database) else { return };
+        let orderly = self.course.is_orderly();
+        let Some(walk) = self.course.walk(slice.database) else { return };
         if !answered.selected {
             walk.close(at);
             node.note_capability(Command::Select.as_str(), false);
@@ -340,7 +295,12 @@ impl Sampler {
         match (slice.fetch, answered.fetched) {
             (Some(fetch), Some(Ok(batch))) => {
                 node.note_capability(fetch.command().as_str(), true);
-                walk.advance(batch, at);
+                let given = batch.keys.len();
+                if let Some(table) = walk.advance(batch, at)
+                    && orderly
+                {
+                    self.estimator.scanned(slice.database, given, table);
+                }
             }
             (Some(fetch), Some(Err(refusal))) => {
                 walk.restart();
@@ -406,10 +366,7 @@ impl Sampler {
         }
         node.note_capability(command.as_str(), false);
         match command {
-            Command::Scan => {
-                self.source = KeySource::RandomKey;
-                self.scan_again = again;
-            }
+            Command::Scan => self.course.leave_scan(again),
             Command::RandomKey | Command::Pttl | Command::Select => self.paused_until = again,
         }
     }

@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
-use super::KeySource;
+use super::course::KeySource;
 use super::slice::{Batch, Fetch, Slice};
+use crate::signal::ttl::passed;
 
 /// Key names sent in one pipeline at most, bytes; a longer name goes alone.
 const SLICE_BYTES: usize = 64 * 1024;
@@ -63,14 +64,17 @@ impl Walk {
         Slice { database, keys, fetch, finishes }
     }
 
-    /// Takes in the keys of a fetch whose answer came at `at`.
-    pub(super) fn advance(&mut self, batch: Batch, at: f64) {
+    /// Takes in the keys of a fetch whose answer came at `at`, and tells how much of the table they
+    /// were in, if the cursors are Redis'.
+    pub(super) fn advance(&mut self, batch: Batch, at: f64) -> Option<f64> {
         let given = batch.keys.len();
         self.queue.extend(batch.keys);
         let Some(cursor) = batch.cursor else {
             self.restart_scan();
-            return;
+            return None;
         };
+        let end = if cursor == 0 { 1.0 } else { passed(cursor) };
+        let table = end - passed(self.cursor);
         if self.cursor == 0 {
             self.began = Some(at);
             self.keys_in_round = 0;
@@ -88,6 +92,7 @@ impl Walk {
         } else if given > self.wanted * 2 {
             self.count = (self.count / 2).max(1);
         }
+        (table > 0.0).then_some(table)
     }
 
     /// Forgets where the scan was.
