@@ -28,4 +28,5 @@ test-servers: tools
 	scripts/servers
 
 tools:
-	scripts/tools cargo cc redis-server redis-cli prometheus promtool prometheus-alertmanager chromium
+	scripts/tools cargo cc redis-server redis-cli prometheus promtool prometheus-alertmanager \
+	    postgres chromium

@@ -8,7 +8,8 @@ use clap::Args;
 use super::{Command, Span, refusal};
 use crate::config::target;
 use crate::drill::{
-    Arrivals, ForeignData, Options, Output, Protection, Protections, Scenario, Target,
+    Arrivals, DatabaseUrlError, ForeignData, Options, Output, Protection, Protections, Scenario,
+    Target,
 };
 
 #[derive(Debug, Args)]
@@ -36,6 +37,11 @@ pub(super) struct DrillArgs {
     /// Drill there although it holds other data; only keys of the drill's own are written
     #[arg(long = "yes-this-server", requires = "redis")]
     yes_this_server: bool,
+
+    /// Load from this PostgreSQL instead of a database that the drill plays; nothing is written
+    /// there. A password written here shows in the list of processes
+    #[arg(long = "backend.url", value_name = "URL")]
+    backend: Option<String>,
 
     /// Requests a second
     #[arg(long, value_name = "N/s", default_value_t = Rate(Options::default().rate))]
@@ -131,10 +137,13 @@ impl DrillArgs {
                 Target::Given { server, foreign }
             }
         };
+        let backend = self.backend.map(|url| url.parse()).transpose();
+        let backend = backend.map_err(|e: DatabaseUrlError| format!("--backend.url {e}\n"))?;
         let options = Options {
             scenario: self.scenario,
             protections: if self.compare.is_empty() { self.protections } else { self.compare },
             target,
+            backend,
             rate: self.rate.0,
             arrivals: if self.even { Arrivals::Constant } else { Arrivals::Poisson },
             keys: self.keys,

@@ -1,5 +1,6 @@
 //! Why a drill did not take place.
 
+use super::backend::postgres::DatabaseError;
 use super::server::ServerError;
 use super::store::StoreError;
 use crate::source::app::AppError;
@@ -25,6 +26,14 @@ pub enum DrillError {
         address: String,
         /// What is in the way.
         source: StoreError,
+    },
+    /// No way to the real database.
+    #[error("cannot use the database at {address}: {source}")]
+    Database {
+        /// The database, without secrets.
+        address: String,
+        /// What is in the way.
+        source: DatabaseError,
     },
     /// The server of the drill went away, or refused to do what the scenario needs.
     #[error(transparent)]

@@ -5,7 +5,7 @@
 //!  open loop      │
 //!                 ├─ protections/  (one a file)
 //!                 ▼
-//!              backend             (a bounded pool, as of a database)
+//!              backend             (a bounded pool, before a database played or real)
 //! ```
 //!
 //! [`stage`] puts all of it up and takes it down, [`scenario`] says what befalls it, [`counters`]
@@ -37,6 +37,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+pub use backend::postgres::{DatabaseUrl, DatabaseUrlError};
 pub use error::DrillError;
 pub use options::{ForeignData, Options, Output, Target};
 pub use protections::{Protection, Protections};

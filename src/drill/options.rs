@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::backend::postgres::DatabaseUrl;
 use super::error::DrillError;
 use super::protections::Protections;
 use super::scenario::Scenario;
@@ -58,6 +59,8 @@ pub struct Options {
     pub protections: Vec<Protections>,
     /// Where.
     pub target: Target,
+    /// A real database to load from; without it the drill plays one.
+    pub backend: Option<DatabaseUrl>,
     /// Requests a second, above zero and at most a million.
     pub rate: f64,
     /// How they are spread over time.
@@ -158,6 +161,7 @@ impl Default for Options {
             scenario: Scenario::Steady,
             protections: vec![Protections::default()],
             target: Target::Private,
+            backend: None,
             rate: 2000.0,
             arrivals: Arrivals::Poisson,
             keys: 2000,

@@ -62,6 +62,8 @@ pub struct Report {
     pub cache_errors: u64,
     /// Loads that the backend refused.
     pub backend_errors: u64,
+    /// What a real database said to the last load that failed.
+    pub backend_said: Option<String>,
     /// Loads that found nothing.
     pub not_found: u64,
     /// Median latency of a request.
@@ -121,6 +123,7 @@ impl Report {
             errors: counters.failed.get(),
             cache_errors: counters.cache_errors.get(),
             backend_errors: counters.backend_errors.get(),
+            backend_said: stage.backend().said().map(|said| said.to_string()),
             not_found: counters.not_found.get(),
             latency_p50_seconds: counters.latency.quantile(0.5),
             latency_p99_seconds: counters.latency.quantile(0.99),
@@ -177,6 +180,10 @@ pub fn table(reports: &[Report], out: &mut dyn Write) -> std::io::Result<()> {
         )?;
     }
     for report in reports {
+        if let Some(said) = &report.backend_said {
+            let (protection, errors) = (&report.protection, report.backend_errors);
+            writeln!(out, "{protection}: {errors} loads failed, the last with: {said}")?;
+        }
         if !report.rate_held {
             writeln!(
                 out,

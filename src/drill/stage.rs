@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
+use super::backend::postgres::Database;
 use super::backend::{Backend, BackendShape, Key};
 use super::client::{Client, Surroundings, Tuning, name};
 use super::counters::Counters;
@@ -62,7 +63,7 @@ impl Stage {
     /// Puts it up: the server, unless one is given, and an empty cache under a prefix of its own.
     ///
     /// # Errors
-    /// When there is no server, or it holds somebody else's data.
+    /// When there is no server, it holds somebody else's data, or the database cannot be used.
     pub async fn open(options: &Options) -> Result<Stage, DrillError> {
         let (address, private) = match &options.target {
             Target::Given { server, .. } => (server.clone(), None),
@@ -87,6 +88,14 @@ impl Stage {
                 });
             }
         }
+        let database = match &options.backend {
+            Some(url) => Some(
+                Database::open(url.clone())
+                    .await
+                    .map_err(|source| DrillError::Database { address: url.to_string(), source })?,
+            ),
+            None => None,
+        };
         let counters = Arc::new(Counters::default());
         let shape = BackendShape {
             keys: options.keys,
@@ -96,7 +105,7 @@ impl Stage {
             queue: options.queue,
             value_bytes: options.value_bytes,
         };
-        let backend = Arc::new(Backend::new(shape, Arc::clone(&counters)));
+        let backend = Arc::new(Backend::new(shape, database, Arc::clone(&counters)));
         let page = Page::open(Arc::clone(&counters)).await?;
         let (clock, gate) = (Clock::start(), Gate::open());
         let around = Surroundings { store, backend, counters, clock, gate };
@@ -239,6 +248,7 @@ impl Stage {
     /// # Errors
     /// When the given server does not let our keys be removed; they run out by themselves then.
     pub async fn close(self) -> Result<(), StoreError> {
+        self.around.backend.end().await;
         if self.private.is_none() {
             let limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(limit) = limit {

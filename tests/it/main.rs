@@ -26,6 +26,8 @@ mod redis;
 
 // The fire drill: load, scenarios, protections, and nothing left behind.
 mod drill;
+// The drill before a real database.
+mod database;
 // INFO texts of many servers, read without one.
 mod info;
 // Counters over resets, restarts and other servers at the same address.

@@ -5,6 +5,7 @@ pub mod alertmanager;
 pub mod exporter;
 pub mod fake;
 pub mod page;
+pub mod postgres;
 pub mod prometheus;
 pub mod redis;
 pub mod scene;

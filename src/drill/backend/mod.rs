@@ -1,4 +1,7 @@
-//! What the cache protects: a database with a bounded pool of connections.
+//! What the cache protects: a database behind a bounded pool of connections, played by the drill or
+//! a real one.
+
+pub mod postgres;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -8,6 +11,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::counters::Counters;
+use postgres::{Database, DatabaseError};
 
 /// The number of a key; keys beyond the backend's own exist nowhere.
 pub type Key = u64;
@@ -35,6 +39,9 @@ pub enum LoadError {
     /// As a database with `too many connections`.
     #[error("the backend has no connection left")]
     Exhausted,
+    /// A real database failed in another way.
+    #[error("the backend failed")]
+    Failed,
 }
 
 /// A load's result.
@@ -55,6 +62,8 @@ pub struct Edition(u32);
 #[derive(Debug)]
 pub struct Backend {
     shape: BackendShape,
+    /// The real one; without it the drill plays one.
+    database: Option<Database>,
     connections: Semaphore,
     waiting: AtomicUsize,
     running: AtomicUsize,
@@ -75,13 +84,17 @@ struct Book {
 }
 
 impl Backend {
-    /// A backend that counts its loads.
-    pub fn new(shape: BackendShape, counters: Arc<Counters>) -> Backend {
+    /// A backend that counts its loads, before a real database or before none.
+    pub fn new(
+        shape: BackendShape,
+        database: Option<Database>,
+        counters: Arc<Counters>,
+    ) -> Backend {
         let connections = Semaphore::new(shape.pool.min(Semaphore::MAX_PERMITS));
         let books = (0..shape.keys).map(|_| Book::default()).collect();
         let zero = || AtomicUsize::new(0);
         let (waiting, running, peak) = (zero(), zero(), zero());
-        Backend { shape, connections, waiting, running, peak, books, counters }
+        Backend { shape, database, connections, waiting, running, peak, books, counters }
     }
 
     /// How it behaves.
@@ -92,6 +105,21 @@ impl Backend {
     /// The most loads that ran or waited at once so far.
     pub fn peak(&self) -> usize {
         self.peak.load(Ordering::Relaxed)
+    }
+
+    /// What a real database said to the last load that failed there.
+    pub fn said(&self) -> Option<DatabaseError> {
+        self.database.as_ref().and_then(Database::said)
+    }
+
+    /// From now on every load is refused, and what a real database still does for us is ended.
+    pub async fn end(&self) {
+        self.connections.close();
+        if let Some(database) = &self.database
+            && self.running.load(Ordering::Relaxed) > 0
+        {
+            database.cancel().await;
+        }
     }
 
     /// How often a key was loaded so far.
@@ -114,7 +142,7 @@ impl Backend {
     /// Queries one key, prompted by the absence or age of `edition`.
     ///
     /// # Errors
-    /// When all connections are busy and the queue is full.
+    /// When all connections are busy and the queue is full, or a real database refuses or fails.
     pub async fn load(&self, key: Key, edition: Edition) -> Result<Loaded, LoadError> {
         let start = Instant::now();
         let _running = Running::begin(self);
@@ -164,8 +192,16 @@ impl Backend {
             Some((slow, service)) if slow == key => service,
             _ => self.shape.service,
         };
-        tokio::time::sleep(service).await;
-        Ok(self.value(key))
+        match &self.database {
+            Some(database) => {
+                let BackendShape { keys, value_bytes, .. } = self.shape;
+                database.query(key, keys, value_bytes, service).await
+            }
+            None => {
+                tokio::time::sleep(service).await;
+                Ok(self.value(key))
+            }
+        }
     }
 
     /// Claims the one load that `edition` is worth; counts a duplicate when somebody else has it.
