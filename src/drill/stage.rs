@@ -288,15 +288,14 @@ impl Stage {
     async fn purge(&self, protections: &Protections) -> Result<(), StoreError> {
         let keys =
             (0..u64::from(self.options.keys)).filter(|key| !key.is_multiple_of(PURGE_STRIDE));
-        let mut names: Vec<String> = keys.map(name).collect();
+        let names: Vec<String> = keys.map(name).collect();
         if protections.has(Protection::StaleWhileRevalidate) {
             let now = self.around.clock.now();
             let (offset, bytes) = entry::new_deadline(now);
             return self.around.store.overwrite(&names, offset, &bytes).await;
         }
         if protections.has(Protection::Lease) {
-            // Whoever has read before must not write after.
-            names.extend(names.clone().iter().map(|key| lease::name(key)));
+            return lease::invalidate(&self.around.store, &names).await;
         }
         self.around.store.delete(&names).await.map(|_| ())
     }

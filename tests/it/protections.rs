@@ -10,7 +10,7 @@ use stampede_exporter::drill::protections::coalesce::{Flights, Seat};
 use stampede_exporter::drill::protections::lease::{LeaseTimes, Leased, Leases};
 use stampede_exporter::drill::protections::mutex::{Held, Mutex, MutexTimes};
 use stampede_exporter::drill::protections::stale_while_revalidate::Revalidation;
-use stampede_exporter::drill::protections::{mutex_stale, refresh_worker};
+use stampede_exporter::drill::protections::{lease, mutex_stale, refresh_worker};
 use stampede_exporter::drill::store::{Store, Write};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
@@ -228,7 +228,7 @@ async fn a_late_writer_with_a_dead_token_is_refused() {
     let leases = Leases::new(store.clone(), lease_times(LONG));
     // The entry is deleted while it loads: what it has read may be old.
     let deleted = leases.take("k").await.unwrap().unwrap();
-    leases.invalidate("k").await.unwrap();
+    lease::invalidate(&store, &["k".to_owned()]).await.unwrap();
     assert!(!leases.write(&deleted, &write("k", "old")).await.unwrap());
     assert_eq!(text(&store, "k").await, None);
     // The lease runs out while it loads, and the next one takes it.

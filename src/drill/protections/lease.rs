@@ -147,14 +147,6 @@ impl Leases {
         self.store.write_if(&lease.name, &lease.token, write).await
     }
 
-    /// Removes a key, and with it everybody's right to write what they have read before.
-    ///
-    /// # Errors
-    /// When Redis does not answer or refuses.
-    pub async fn invalidate(&self, key: &str) -> Result<(), StoreError> {
-        self.store.delete(&[key.to_owned(), name(key)]).await.map(|_| ())
-    }
-
     /// Frees a lease that was not used.
     ///
     /// # Errors
@@ -164,7 +156,17 @@ impl Leases {
     }
 }
 
+/// Removes keys, and with them everybody's right to write what they have read before.
+///
+/// # Errors
+/// When Redis does not answer or refuses.
+pub async fn invalidate(store: &Store, keys: &[String]) -> Result<(), StoreError> {
+    // The lease goes first: who still has one must not write between the two.
+    let both: Vec<String> = keys.iter().flat_map(|key| [name(key), key.clone()]).collect();
+    store.delete(&both).await.map(|_| ())
+}
+
 /// The key that holds the token.
-pub fn name(key: &str) -> String {
+fn name(key: &str) -> String {
     format!("lease:{key}")
 }
