@@ -51,7 +51,7 @@ pub(super) struct DrillArgs {
     #[arg(long = "even")]
     even: bool,
 
-    /// Keys that exist
+    /// Keys that exist; times the bytes of a value at most 1 GiB
     #[arg(long, value_name = "N", default_value_t = Options::default().keys)]
     keys: u32,
 

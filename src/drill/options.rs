@@ -47,8 +47,8 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 const MOST_KEYS: u32 = 10_000_000;
 /// Each process has its own filter, flights and limits.
 const MOST_PROCESSES: usize = 1000;
-/// The longest value that Redis takes.
-const LARGEST_VALUE: usize = 512 << 20;
+/// Bytes of all values together: the server holds them, and some protections a second copy of each.
+const MOST_DATA: u64 = 1 << 30;
 
 /// A drill, with the defaults of `--help`.
 #[derive(Debug, Clone, PartialEq)]
@@ -84,7 +84,7 @@ pub struct Options {
     pub pool: usize,
     /// Loads that may wait for a place in the pool; more are refused.
     pub queue: usize,
-    /// Bytes of a value, at most 512 MiB.
+    /// Bytes of a value; times [`Options::keys`] at most 1 GiB.
     pub value_bytes: usize,
     /// Processes of the service, from one to a thousand; each has its own flights and limits.
     pub processes: usize,
@@ -138,7 +138,11 @@ impl Options {
             ("lock ttl", "at most 24h", bearable(self.lock_ttl)),
             ("grace", "at most 24h", self.grace <= LONGEST),
             ("pool", "at least 1", self.pool > 0),
-            ("value bytes", "at most 536870912", self.value_bytes <= LARGEST_VALUE),
+            (
+                "product of --keys and --value-bytes",
+                "at most 1073741824",
+                u64::from(self.keys).saturating_mul(self.value_bytes as u64) <= MOST_DATA,
+            ),
             ("processes", "from 1 to 1000", (1..=MOST_PROCESSES).contains(&self.processes)),
         ];
         match rules.iter().find(|(_, _, met)| !met) {
@@ -203,10 +207,11 @@ mod tests {
         assert_eq!(error(|o| o.keys = 0), "the keys must be from 1 to 10000000");
         assert_eq!(error(|o| o.keys = u32::MAX), "the keys must be from 1 to 10000000");
         assert_eq!(error(|o| o.processes = 1001), "the processes must be from 1 to 1000");
-        assert_eq!(
-            error(|o| o.value_bytes = usize::MAX),
-            "the value bytes must be at most 536870912"
-        );
+        let data = "the product of --keys and --value-bytes must be at most 1073741824";
+        assert_eq!(error(|o| o.value_bytes = usize::MAX), data);
+        assert_eq!(error(|o| (o.keys, o.value_bytes) = (1024, (1 << 20) + 1)), data);
+        let limit = Options { keys: 1024, value_bytes: 1 << 20, ..Options::default() };
+        assert!(limit.check().is_ok());
         assert_eq!(error(|o| o.hot_share = 1.5), "the hot share must be from 0 to 1");
         assert_eq!(error(|o| o.protections.clear()), "the protections must be at least one");
     }

@@ -175,16 +175,14 @@ impl Client {
     ) -> Result<(), StoreError> {
         let now = self.around.clock.now();
         let load = self.around.backend.shape().service;
-        let writes: Vec<_> = keys
-            .map(|(key, life)| {
-                let deadline = now + life.as_secs_f64();
-                let written_at = (deadline - self.tuning.ttl.as_secs_f64()).min(now);
-                let value = self.around.backend.value(key);
-                let load_seconds = load.as_secs_f64();
-                self.write(key, &Entry { value, written_at, deadline, load_seconds })
-            })
-            .collect();
-        self.around.store.write_all(&writes).await
+        let writes = keys.map(|(key, life)| {
+            let deadline = now + life.as_secs_f64();
+            let written_at = (deadline - self.tuning.ttl.as_secs_f64()).min(now);
+            let value = self.around.backend.value(key);
+            let load_seconds = load.as_secs_f64();
+            self.write(key, &Entry { value, written_at, deadline, load_seconds })
+        });
+        self.around.store.write_all(writes).await
     }
 
     /// The life of an entry that is written now.

@@ -87,13 +87,18 @@ impl Store {
     ///
     /// # Errors
     /// When the server does not answer or refuses.
-    pub async fn write_all(&self, writes: &[Write]) -> Result<(), StoreError> {
-        for batch in writes.chunks(BATCH) {
+    pub async fn write_all(
+        &self,
+        mut writes: impl Iterator<Item = Write>,
+    ) -> Result<(), StoreError> {
+        loop {
             let mut commands = redis::pipe();
-            batch.iter().for_each(|write| self.add(&mut commands, write));
+            writes.by_ref().take(BATCH).for_each(|write| self.add(&mut commands, &write));
+            if commands.is_empty() {
+                return Ok(());
+            }
             self.link("")?.query_all::<()>(Voice::Drill, &commands).await?;
         }
-        Ok(())
     }
 
     /// Writes an entry if `guard` still holds `token`, and uses the token up; whether it did.
