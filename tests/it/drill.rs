@@ -5,13 +5,15 @@ use std::future::pending;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use stampede_exporter::config::{RedisAddress, RedisConfig};
+use stampede_exporter::config::{RedisAddress, RedisConfig, Secret, Tls};
 use stampede_exporter::drill::store::Store;
 use stampede_exporter::drill::{
     self, DrillError, ForeignData, Options, Output, Protections, Report, Scenario, Target,
 };
+use stampede_exporter::one_line::one_line;
 
 use super::support::redis::Redis;
+use super::support::tls::{Authority, NO_CLIENTS, Server, VALID};
 use super::support::{self, wait_for};
 
 fn given(redis: &Redis, foreign: ForeignData) -> Target {
@@ -354,6 +356,34 @@ fn a_given_server_is_left_as_it_was() {
     run(options).0.unwrap();
     assert_eq!(redis.cli(&["KEYS", "*"]), "stampede-drill-is-not-a-drill");
     assert_eq!(redis.cli(&["GET", "stampede-drill-is-not-a-drill"]), "theirs");
+}
+
+#[test]
+fn a_given_server_may_speak_tls_and_take_a_login() {
+    let dir = tempfile::tempdir().unwrap();
+    let authority = Authority::new(dir.path(), "ours");
+    let identity = authority.sign(&["127.0.0.1"], VALID);
+    let login = ["--requirepass", "open sesame"];
+    let server = Server::start(&authority, &identity, &[&NO_CLIENTS[..], &login].concat());
+    let tls = Tls { ca_file: Some(authority.ca_file.clone()), ..Tls::default() };
+    let drill = |port, password: &str, tls| {
+        let address = RedisAddress::Tcp { host: "127.0.0.1".to_owned(), port };
+        let password = Some(Secret::Inline(password.into()));
+        let server = RedisConfig { address, username: None, password, tls };
+        let target = Target::Given { server, foreign: ForeignData::Refuse };
+        run(Options { target, ..small(Scenario::HotKey, "coalesce") }).0
+    };
+    let report = drill(server.port, "open sesame", Some(tls.clone())).unwrap().remove(0);
+    assert!(report.hits > 0 && report.coalesced > 0, "{report:?}");
+    assert_eq!(report.cache_errors, 0, "{report:?}");
+    for (password, tls, said) in [
+        ("CANARY", Some(tls), "wrong user name or password"),
+        ("open sesame", Some(Tls::default()), "certificate is not accepted"),
+        ("open sesame", None, "use the rediss scheme"),
+    ] {
+        let error = one_line(&drill(server.port, password, tls).unwrap_err());
+        assert!(error.contains(said) && !error.contains("CANARY"), "{error}");
+    }
 }
 
 #[test]

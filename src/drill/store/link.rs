@@ -5,7 +5,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, Pipeline, RedisError};
+use redis::{Cmd, FromRedisValue, Pipeline, RedisError};
+
+use crate::config::RedisConfig;
+use crate::source::redis::{PollError, shared};
 
 /// Between two attempts to connect again; a server on the same machine is back within that.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
@@ -18,8 +21,9 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 const ORDER_LIMIT: Duration = Duration::from_secs(10);
 
 /// A connection. Commands of concurrent requests travel together.
+#[derive(Debug)]
 pub(super) struct Link {
-    client: Client,
+    server: RedisConfig,
     current: RwLock<MultiplexedConnection>,
     reconnecting: AtomicBool,
     way: AtomicU8,
@@ -45,20 +49,13 @@ pub(super) enum Voice {
     Drill,
 }
 
-impl std::fmt::Debug for Link {
-    /// Without the client, which knows the password.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Link").field("way", &self.way).finish_non_exhaustive()
-    }
-}
-
 impl Link {
     /// Connects.
-    pub(super) async fn connect(client: Client) -> Result<Arc<Link>, RedisError> {
-        let connection = open(&client).await?;
+    pub(super) async fn connect(server: RedisConfig) -> Result<Arc<Link>, PollError> {
+        let connection = open(&server).await?;
         let current = RwLock::new(connection);
         let (reconnecting, way) = (AtomicBool::default(), AtomicU8::new(Way::Open as u8));
-        Ok(Arc::new(Link { client, current, reconnecting, way }))
+        Ok(Arc::new(Link { server, current, reconnecting, way }))
     }
 
     /// Sends one command.
@@ -107,15 +104,15 @@ impl Link {
         let closed = self.way.load(Ordering::Acquire) == Way::Closed as u8;
         let dead = error.is_unrecoverable_error() && !error.is_timeout() && !closed;
         if dead && !self.reconnecting.swap(true, Ordering::AcqRel) {
-            tokio::spawn(reconnect(Arc::downgrade(self), self.client.clone()));
+            tokio::spawn(reconnect(Arc::downgrade(self), self.server.clone()));
         }
     }
 }
 
 /// Tries until it works or nobody needs the link any more.
-async fn reconnect(link: std::sync::Weak<Link>, client: Client) {
+async fn reconnect(link: std::sync::Weak<Link>, server: RedisConfig) {
     loop {
-        let opened = open(&client).await;
+        let opened = open(&server).await;
         let Some(link) = link.upgrade() else { return };
         if let Ok(connection) = opened {
             *link.current.write().unwrap_or_else(PoisonError::into_inner) = connection;
@@ -127,9 +124,8 @@ async fn reconnect(link: std::sync::Weak<Link>, client: Client) {
     }
 }
 
-async fn open(client: &Client) -> Result<MultiplexedConnection, RedisError> {
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(CONNECT_LIMIT))
-        .set_response_timeout(Some(COMMAND_LIMIT));
-    client.get_multiplexed_async_connection_with_config(&config).await
+async fn open(server: &RedisConfig) -> Result<MultiplexedConnection, PollError> {
+    let mut connection = shared(server, CONNECT_LIMIT).await?;
+    connection.set_response_timeout(COMMAND_LIMIT);
+    Ok(connection)
 }

@@ -7,14 +7,15 @@ mod link;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Client, Cmd, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, RedisError};
+use redis::{Cmd, RedisError};
 
 pub use admin::Holding;
 pub(super) use admin::MemoryLimit;
 pub use entries::{Found, Write};
 use link::{Link, Voice, Way};
 
-use crate::config::{RedisAddress, RedisConfig};
+use crate::config::RedisConfig;
+use crate::source::redis::PollError;
 
 /// What every key of every drill begins with.
 pub const KEY_SPACE: &str = "stampede-drill:";
@@ -36,15 +37,9 @@ pub enum StoreError {
     /// The server refused the command.
     #[error("redis refused a command: {0}")]
     Refused(#[source] RedisError),
-    /// The password cannot be read.
-    #[error("the password cannot be read: {0}")]
-    Password(#[source] std::io::Error),
-    /// The password is not text, which the client of the drill needs.
-    #[error("the password is not valid UTF-8")]
-    OddPassword,
-    /// The drill has no TLS.
-    #[error("the drill does not speak TLS: name a redis:// or unix:// address")]
-    Tls,
+    /// No way in: address, TLS, or login.
+    #[error(transparent)]
+    Connect(#[from] PollError),
 }
 
 impl From<RedisError> for StoreError {
@@ -72,10 +67,9 @@ impl Store {
     /// # Errors
     /// When the server cannot be reached or refuses us.
     pub async fn connect(server: &RedisConfig, run: &str) -> Result<Store, StoreError> {
-        let client = client(server)?;
         let mut links = Vec::with_capacity(CONNECTIONS);
         for _ in 0..CONNECTIONS {
-            links.push(Link::connect(client.clone()).await?);
+            links.push(Link::connect(server.clone()).await?);
         }
         Ok(Store { links: links.into(), prefix: format!("{KEY_SPACE}{run}:").into() })
     }
@@ -133,23 +127,4 @@ impl Store {
 /// Redis takes whole milliseconds above zero.
 fn millis(ttl: Duration) -> u64 {
     u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).clamp(1, i64::MAX as u64 / 4)
-}
-
-fn client(server: &RedisConfig) -> Result<Client, StoreError> {
-    if server.tls.is_some() {
-        return Err(StoreError::Tls);
-    }
-    let address = match &server.address {
-        RedisAddress::Tcp { host, port } => ConnectionAddr::Tcp(host.clone(), *port),
-        RedisAddress::Unix(path) => ConnectionAddr::Unix(path.clone()),
-    };
-    let mut settings = RedisConnectionInfo::default();
-    if let Some(username) = &server.username {
-        settings = settings.set_username(username);
-    }
-    if let Some(secret) = &server.password {
-        let password = String::from_utf8(secret.read().map_err(StoreError::Password)?);
-        settings = settings.set_password(password.map_err(|_| StoreError::OddPassword)?);
-    }
-    Ok(Client::open(address.into_connection_info()?.set_redis_settings(settings))?)
 }

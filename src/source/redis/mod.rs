@@ -12,6 +12,7 @@ mod probe;
 mod questions;
 mod retry;
 mod sampler;
+mod shared;
 mod tls;
 
 pub use connection::Connection;
@@ -19,3 +20,4 @@ pub use error::{PollError, PollErrorKind};
 pub use keymiss::{Report, Tracker};
 pub use node::Node;
 pub use sampler::Sampler;
+pub use shared::shared;

@@ -1,89 +1,14 @@
 //! TLS with certificates of the test's own.
 
-use std::net::TcpStream;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use stampede_exporter::clock::Clock;
 use stampede_exporter::config::{ClientCertificate, RedisConfig, Tls};
 use stampede_exporter::one_line::one_line;
 use stampede_exporter::source::redis::{Node, PollErrorKind};
 
 use super::{config, failure, node};
-use crate::support::redis::{Redis, free_port};
-use crate::support::wait_for;
-
-/// A certificate authority and the directory in which it puts what it signs.
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    ca_file: PathBuf,
-}
-
-/// A signed certificate and its key.
-#[derive(Clone)]
-struct Identity {
-    cert_file: PathBuf,
-    key_file: PathBuf,
-}
-
-impl Authority {
-    fn new(dir: &Path, name: &str) -> Authority {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-        let key = KeyPair::generate().unwrap();
-        let ca_file = dir.join(format!("{name}-ca.pem"));
-        std::fs::write(&ca_file, params.self_signed(&key).unwrap().pem()).unwrap();
-        Authority { issuer: Issuer::new(params, key), ca_file }
-    }
-
-    /// Signs for host names or addresses; `until` is the last year of its validity.
-    fn sign(&self, names: &[&str], until: i32) -> Identity {
-        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let mut params = CertificateParams::new(names.clone()).unwrap();
-        params.not_before = rcgen::date_time_ymd(2000, 1, 1);
-        params.not_after = rcgen::date_time_ymd(until, 1, 1);
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        let stem = format!("{}-{until}", names.join("-").replace(':', "_"));
-        let file = |kind: &str| self.ca_file.with_file_name(format!("{stem}-{kind}.pem"));
-        let identity = Identity { cert_file: file("cert"), key_file: file("key") };
-        std::fs::write(&identity.cert_file, certificate.pem()).unwrap();
-        std::fs::write(&identity.key_file, key.serialize_pem()).unwrap();
-        identity
-    }
-}
-
-/// A year that no test lives to see.
-const VALID: i32 = 2090;
-
-/// A year that is over.
-const EXPIRED: i32 = 2020;
-
-/// A server with a TLS port.
-struct Server {
-    redis: Redis,
-    port: u16,
-}
-
-impl Server {
-    fn start(authority: &Authority, identity: &Identity, more: &[&str]) -> Server {
-        let port = free_port();
-        let (text, ca) = (port.to_string(), authority.ca_file.display().to_string());
-        let cert = identity.cert_file.display().to_string();
-        let key = identity.key_file.display().to_string();
-        let mut args = vec!["--tls-port", &text, "--tls-ca-cert-file", &ca];
-        args.extend(["--tls-cert-file", &cert, "--tls-key-file", &key]);
-        args.extend(more);
-        let redis = Redis::start_with(&args);
-        wait_for("the TLS port", || TcpStream::connect(("127.0.0.1", port)).ok());
-        Server { redis, port }
-    }
-}
-
-const NO_CLIENTS: [&str; 2] = ["--tls-auth-clients", "no"];
+use crate::support::tls::{Authority, EXPIRED, Identity, NO_CLIENTS, Server, VALID};
 
 fn trusting(port: u16, authority: &Authority) -> RedisConfig {
     let tls = Tls { ca_file: Some(authority.ca_file.clone()), ..Tls::default() };

@@ -10,6 +10,7 @@ pub mod prometheus;
 pub mod redis;
 pub mod scene;
 pub mod shop;
+pub mod tls;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
