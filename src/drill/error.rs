@@ -19,14 +19,6 @@ pub enum DrillError {
     /// No private server.
     #[error(transparent)]
     Server(#[from] ServerError),
-    /// No way to the server of the drill.
-    #[error("cannot use the server at {address}")]
-    Connect {
-        /// The server.
-        address: String,
-        /// What is in the way.
-        source: StoreError,
-    },
     /// No way to the real database.
     #[error("cannot use the database at {address}: {source}")]
     Database {
@@ -35,7 +27,7 @@ pub enum DrillError {
         /// What is in the way.
         source: DatabaseError,
     },
-    /// The server of the drill went away, or refused to do what the scenario needs.
+    /// No way to the server of the drill, or it went away, or refused to do what the scenario needs.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Somebody else's data.

@@ -73,10 +73,7 @@ impl Stage {
             }
         };
         let run = format!("{:08x}", rand::random::<u32>());
-        let store = Store::connect(&address, &run).await.map_err(|source| DrillError::Connect {
-            address: address.address.to_string(),
-            source,
-        })?;
+        let store = Store::connect(&address, &run).await?;
         if let Target::Given { foreign, .. } = &options.target {
             let refuse = *foreign == ForeignData::Refuse;
             let limits_memory = options.scenario == Scenario::Eviction;
