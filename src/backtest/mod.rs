@@ -3,9 +3,11 @@
 //! It is the same detector as in [`monitor`](crate::monitor), row by row, so that somebody can see
 //! what it would have said last month before turning it on. Memory does not grow with the history.
 
+mod comparison;
 mod prometheus;
 mod replay;
 mod report;
+mod usual_rule;
 mod variants;
 
 use std::io::{self, Write};
@@ -18,6 +20,7 @@ use crate::reading::Reading;
 use crate::source::prometheus::PrometheusError;
 use crate::trace::{BadRow, Column, Row, TraceError, TraceReader};
 
+use comparison::Comparison;
 use prometheus::RangeReader;
 use replay::Replay;
 use variants::Variants;
@@ -131,6 +134,8 @@ pub fn run(
     }
     let mut replay = Replay::new(options.detector.clone());
     let mut variants = Variants::new(&options.detector, options.format == Format::Text);
+    // What only a person reads is not computed for others.
+    let mut comparison = (options.format == Format::Text).then(Comparison::default);
     let mut steps = Steps::new(progress);
     let mut report = report::Report::new(out, options.format);
     let mut reading = Reading::default();
@@ -139,7 +144,10 @@ pub fn run(
             Row::Read => {
                 variants.take(&reading);
                 if let Some(incident) = replay.take(&reading) {
-                    report.incident(&incident)?;
+                    report.incident(&incident, comparison.as_mut())?;
+                }
+                if let Some(comparison) = &mut comparison {
+                    comparison.take(&reading, replay.held());
                 }
                 steps.row(reading.time);
             }
@@ -149,10 +157,11 @@ pub fn run(
     }
     let (last, summary) = replay.finish();
     if let Some(incident) = last {
-        report.incident(&incident)?;
+        report.incident(&incident, comparison.as_mut())?;
     }
     steps.finish();
-    report.finish(&summary, variants.finish())?;
+    let beside = comparison.map(|comparison| comparison.finish(summary.last));
+    report.finish(&summary, beside.unwrap_or_default(), variants.finish())?;
     Ok(())
 }
 

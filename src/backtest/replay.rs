@@ -98,6 +98,11 @@ impl Replay {
         over.inspect(|incident| self.summary.add(incident))
     }
 
+    /// The start of the incident that runs or can still go on, Unix seconds.
+    pub(super) fn held(&self) -> Option<f64> {
+        self.held.as_ref().map(|held| held.incident.started_at)
+    }
+
     /// The last incident, which may still run, and the numbers.
     pub(super) fn finish(mut self) -> (Option<Replayed>, Summary) {
         let last = self.held.take().inspect(|incident| self.summary.add(incident));

@@ -5,6 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde::Serialize;
 
+use super::comparison::{Beside, Comparison};
 use super::replay::{Replayed, Summary};
 use super::variants::Outcome;
 use super::{BacktestError, Format};
@@ -50,11 +51,19 @@ impl<'a> Report<'a> {
         Report { out, format, incidents: 0 }
     }
 
-    /// Writes an incident.
-    pub(super) fn incident(&mut self, replayed: &Replayed) -> Result<(), BacktestError> {
+    /// Writes an incident, for a person with what the usual rule made of it.
+    pub(super) fn incident(
+        &mut self,
+        replayed: &Replayed,
+        comparison: Option<&mut Comparison>,
+    ) -> Result<(), BacktestError> {
         self.incidents += 1;
         let written = match self.format {
-            Format::Text => self.row(replayed),
+            Format::Text => {
+                let start = replayed.incident.started_at;
+                let usual = comparison.and_then(|comparison| comparison.of_incident(start));
+                self.row(replayed, usual)
+            }
             Format::Json => self.json_incident(replayed),
         };
         written.and_then(|()| self.out.flush()).map_err(BacktestError::Output)
@@ -64,10 +73,14 @@ impl<'a> Report<'a> {
     pub(super) fn finish(
         mut self,
         summary: &Summary,
+        beside: Beside,
         variants: Vec<Outcome>,
     ) -> Result<(), BacktestError> {
         let written = match self.format {
-            Format::Text => self.summary(summary).and_then(|()| self.variants(summary, &variants)),
+            Format::Text => self
+                .summary(summary)
+                .and_then(|()| self.beside(summary, &beside))
+                .and_then(|()| self.variants(summary, &variants)),
             Format::Json => {
                 let fields = SummaryFields {
                     rows: summary.rows,
@@ -97,12 +110,19 @@ impl<'a> Report<'a> {
         writeln!(self.out)
     }
 
-    fn row(&mut self, replayed: &Replayed) -> io::Result<()> {
+    fn row(&mut self, replayed: &Replayed, usual: Option<f64>) -> io::Result<()> {
         if self.incidents == 1 {
             writeln!(
                 self.out,
-                "{:<20}  {:>9}  {:<19}  {:>12}  {:>12}  {:>12}  {:>6}  rests on",
-                "start (UTC)", "lasted", "cause", "misses/s", "usual/s", "excess", "score"
+                "{:<20}  {:>9}  {:<19}  {:>12}  {:>12}  {:>12}  {:>6}  {:<15}  usual rule",
+                "start (UTC)",
+                "lasted",
+                "cause",
+                "misses/s",
+                "usual/s",
+                "excess",
+                "score",
+                "rests on",
             )?;
         }
         let incident = &replayed.incident;
@@ -110,7 +130,7 @@ impl<'a> Report<'a> {
             incident.ended_at.map_or("runs on".to_owned(), |end| span(end - incident.started_at));
         writeln!(
             self.out,
-            "{:<20}  {:>9}  {:<19}  {:>12}  {:>12}  {:>12}  {:>6.1}  {}",
+            "{:<20}  {:>9}  {:<19}  {:>12}  {:>12}  {:>12}  {:>6.1}  {:<15}  {}",
             date(incident.started_at),
             lasted,
             incident.cause.as_str(),
@@ -119,6 +139,11 @@ impl<'a> Report<'a> {
             number(incident.excess_misses),
             replayed.peak_score,
             if replayed.corroborated { "misses and more" } else { "misses alone" },
+            match usual {
+                None => "silent".to_owned(),
+                Some(after) if after < 0.0 => format!("{} before", span(-after)),
+                Some(after) => format!("{} later", span(after)),
+            },
         )
     }
 
@@ -163,13 +188,51 @@ impl<'a> Report<'a> {
         )
     }
 
+    fn beside(&mut self, summary: &Summary, beside: &Beside) -> io::Result<()> {
+        if summary.rows == 0 {
+            return Ok(());
+        }
+        let all = beside.with_ours + beside.alone;
+        writeln!(
+            self.out,
+            "\nWhat the usual rule would have said (the misses of a minute over twice their hourly\n\
+             average, for 30 s: `CacheStampedeDetected`)"
+        )?;
+        let count = if all == 1 { "once".to_owned() } else { format!("{all} times") };
+        writeln!(
+            self.out,
+            "  It fired {count}: {} with an incident above, {} without. Of {} above it was silent on {}.",
+            beside.with_ours, beside.alone, summary.incidents, beside.silent
+        )?;
+        if beside.told.is_empty() {
+            return Ok(());
+        }
+        writeln!(
+            self.out,
+            "  {:<20}  {:>9}  {:>12}  {:>12}",
+            "alone at (UTC)", "lasted", "misses/s", "average/s"
+        )?;
+        for (alarm, end) in &beside.told {
+            writeln!(
+                self.out,
+                "  {:<20}  {:>9}  {:>12}  {:>12}",
+                date(alarm.start),
+                span(end - alarm.start),
+                number(alarm.misses_per_second),
+                number(alarm.average)
+            )?;
+        }
+        let more = beside.alone - beside.told.len() as u64;
+        if more > 0 { writeln!(self.out, "  and {more} more") } else { Ok(()) }
+    }
+
     fn variants(&mut self, summary: &Summary, variants: &[Outcome]) -> io::Result<()> {
         if summary.rows == 0 || variants.is_empty() {
             return Ok(());
         }
         writeln!(
             self.out,
-            "\nWhat another threshold would have made of it (keys below `detector:`)"
+            "\nWhat another threshold would have made of it (one key below `detector:` moved at a time)"
         )?;
         writeln!(
             self.out,

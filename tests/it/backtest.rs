@@ -201,6 +201,83 @@ fn tables_for_a_person() {
     }
 }
 
+/// An hour of calm, a burst that the rule is too slow for, a minute that both see, and traffic
+/// that triples, which is nothing.
+#[test]
+fn the_usual_rule_is_told_beside_ours() {
+    let mut counts = counts(7200, |second| match second {
+        3600..3603 => 0.3,
+        4500..4560 => 0.3,
+        _ => CALM,
+    });
+    let (mut hits, mut misses) = *counts.last().expect("a count");
+    for second in 0..1200_u32 {
+        let missed = 60.0 + f64::from(second % 7);
+        (hits, misses) = (hits + 3000.0 - missed, misses + missed);
+        counts.push((hits, misses));
+    }
+    let outcome = replay_text(&trace(&counts), Format::Text);
+    let lines: Vec<&str> = outcome.out.lines().collect();
+    let incidents: Vec<&&str> = lines.iter().filter(|line| line.starts_with("2023-")).collect();
+    let [burst, both] = incidents[..] else { panic!("{}", outcome.out) };
+    assert!(burst.ends_with("silent"), "{burst}");
+    // Twice the hourly 20 a second is reached within 4 s of 300 a second; then it waits for 30 s.
+    let later = both.split_whitespace().rev().nth(1).expect("how much later");
+    let later: f64 = later.strip_suffix('s').expect("seconds").parse().expect("a number");
+    assert!(both.ends_with(" later") && (30.0..50.0).contains(&later), "{both}");
+    let told = lines.iter().position(|line| line.contains("usual rule would")).expect("the view");
+    assert!(
+        lines[told + 2].contains(
+            "fired 2 times: 1 with an incident above, 1 without. Of 2 above it was silent on 1."
+        ),
+        "{}",
+        outcome.out
+    );
+    // From START + 7200 s on: 00:13:20 of the next day, and the better part of a minute later.
+    assert!(lines[told + 4].trim_start().starts_with("2023-11-15T00:14:"), "{}", outcome.out);
+    assert!(!replay_text(&trace(&counts), Format::Json).out.contains("usual"));
+
+    // A real Prometheus says the same of the same counter, scraped every five seconds.
+    let ours = [seconds_of_day(both) + later, seconds_of_day(lines[told + 4].trim_start())];
+    let theirs = fired_in_prometheus(&counts);
+    assert_eq!(theirs.len(), ours.len(), "{theirs:?}");
+    for (theirs, ours) in theirs.iter().zip(ours) {
+        // Of the day that begins an hour and 46 minutes after the start, or of the one before.
+        assert!(((theirs - ours) % 86_400.0).abs() <= 5.0, "{theirs} {ours}");
+    }
+}
+
+/// The time in a line that begins with a date.
+fn seconds_of_day(line: &str) -> f64 {
+    let time = line.get(11..19).expect("a time").split(':').map(|part| part.parse::<f64>());
+    time.fold(0.0, |sum, part| sum * 60.0 + part.expect("a number"))
+}
+
+/// When the usual rule begins to fire, Unix seconds: its condition as Prometheus computes it every
+/// five seconds, once it has held for thirty.
+fn fired_in_prometheus(counts: &[(f64, f64)]) -> Vec<f64> {
+    let mut text = "# TYPE m counter\n".to_owned();
+    for (second, (_, misses)) in counts.iter().enumerate().step_by(5) {
+        writeln!(text, "m_total {misses} {}", START + second as f64).unwrap();
+    }
+    let prometheus = Prometheus::with_history(&(text + "# EOF\n"));
+    let rule = "rate(m_total[1m]) > 2 * avg_over_time(rate(m_total[1m])[1h:1m])";
+    let series = prometheus.query_range(rule, START, START + counts.len() as f64 - 1.0);
+    let points = series.first().expect("it holds at some time")["values"].as_array().unwrap();
+    let times = points.iter().map(|point| number(&point[0])).filter(|time| time % 5.0 == 0.0);
+    let (mut since, mut before, mut fired) = (0.0, 0.0, Vec::new());
+    for time in times {
+        if time - before > 5.0 {
+            since = time;
+        }
+        if time - since == 30.0 {
+            fired.push(time);
+        }
+        before = time;
+    }
+    fired
+}
+
 #[test]
 fn an_empty_history_is_no_error() {
     let outcome = replay_text("time,hits,misses\n", Format::Json);
