@@ -111,6 +111,9 @@ struct WaveJson<'a> {
     /// Share of the group's keys that have a deadline, 0 to 1.
     group_share: f64,
     extra_misses_per_second: Option<EstimateJson>,
+    /// Share of the lookups that its highest second has by `OBJECT FREQ`, 0 to 1; `null` where the
+    /// server does not count them, and then they are taken to fall evenly on the keys.
+    lookup_share: Option<EstimateJson>,
 }
 
 /// A wave that is over.
@@ -380,6 +383,7 @@ fn wave(wave: &Wave, lookups_per_second: Option<f64>) -> WaveJson<'_> {
         group_share: wave.group_share,
         extra_misses_per_second: lookups_per_second
             .map(|lookups| estimate(wave.extra_misses_per_second(lookups))),
+        lookup_share: wave.lookup_share.map(estimate),
     }
 }
 

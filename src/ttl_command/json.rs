@@ -76,6 +76,7 @@ fn wave(wave: &Wave, now: f64) -> Value {
         "peak_keys_per_second": estimate(wave.peak_keys_per_second),
         "group_share": wave.group_share,
         "space_share": estimate(wave.space_share),
+        "lookup_share": wave.lookup_share.map(estimate),
     })
 }
 

@@ -146,8 +146,12 @@ fn sentence(wave: &Wave, now: f64) -> String {
         ALL_GROUP => "of all groups together".to_owned(),
         group => format!("of {group} ({} of it)", percent(wave.group_share)),
     };
+    let lookups = match wave.lookup_share {
+        Some(share) => format!("; {} of the lookups", percent(share.value)),
+        None => String::new(),
+    };
     format!(
-        "in {} (at {} UTC, within {}): {} keys {whose}",
+        "in {} (at {} UTC, within {}): {} keys {whose}{lookups}",
         span((wave.start - now).max(0.0)),
         time_of_day(wave.start),
         span((wave.end - wave.start).max(1.0)),

@@ -547,3 +547,51 @@ fn it_is_told_what_became_of_a_wave() {
     assert_eq!(picture.past_waves[0].outcome, Outcome::Withdrawn);
     assert_eq!(watch.sampler.totals().waves, [1, 1, 0]);
 }
+
+/// 200 of 20 000 keys, read 500 times each, run out together: one in a hundred of the keys and nearly
+/// all of the lookups. The counters start at one for the write, so 100 200 of 120 000 is what they
+/// tell; one of them is off by a quarter, the sum of 200 by 2 %. The hits that asking costs are ours.
+#[test]
+fn a_wave_of_popular_keys_costs_what_they_are_used() {
+    let lfu =
+        ["--maxmemory", "200mb", "--maxmemory-policy", "allkeys-lfu", "--lfu-decay-time", "0"];
+    let redis = Redis::start_with(&lfu);
+    let set = |i: u32| {
+        let ttl = if i < 200 { 120_000 } else { 20_000 + u64::from(i) * 7919 % 3_600_000 };
+        words(&format!("SET k:{i} v PX {ttl}"))
+    };
+    send(&redis, &(0..20_000).map(set).collect::<Vec<_>>());
+    let get = |i: u32| words(&format!("GET k:{}", i % 200));
+    send(&redis, &(0..100_000).map(get).collect::<Vec<_>>());
+    let mut watch = Watch::new(&redis, 2000, &[]);
+    let weighed = |_: &Node, p: &TtlPicture| p.waves.len() == 1 && p.rounds.complete > 0;
+    let picture = watch.until("a wave and a whole round", weighed);
+    let wave = &picture.waves[0];
+    let share = wave.lookup_share.expect("a share of the lookups");
+    assert!((0.76..0.90).contains(&share.value), "{share:?}");
+    assert!(share.low < share.value && share.value < share.high, "{share:?}");
+    assert!((0.005..0.02).contains(&wave.space_share.value), "{wave:?}");
+    assert_eq!(wave.extra_misses_per_second(1000.0), share.times(1000.0));
+    assert_eq!(allowed(&watch.node, "object"), Some(true));
+
+    // Keys that are gone when asked are misses of ours. Nothing else is exported.
+    let short = |i| words(&format!("SET short:{i} v PX {}", 1 + i * 13 % 500));
+    send(&redis, &(0..300).map(short).collect::<Vec<_>>());
+    let lookups = watch.until("a poll", |node, _| own_only(node)).sampler_lookups;
+    watch.until("more lookups", |node, p| p.sampler_lookups > lookups + 2000 && own_only(node));
+
+    // Without the right to ask, lookups are taken to fall evenly; the rest goes on.
+    redis.cli(&["ACL", "SETUSER", "default", "-object"]);
+    watch.until("a refusal", |node, _| allowed(node, "object") == Some(false));
+    let mut watch = Watch::new(&redis, 2000, &[]);
+    let picture = watch.until("a wave and a whole round", weighed);
+    assert_eq!(picture.waves[0].lookup_share, None);
+    assert_eq!(allowed(&watch.node, "pttl"), Some(true));
+
+    // A policy that does not count: a server of whose policy we learn too late looks up all the same.
+    redis.cli(&["ACL", "SETUSER", "default", "+object"]);
+    watch.until("the right", |node, _| allowed(node, "object") == Some(true));
+    redis.cli(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    let lookups = watch.until("a poll", |node, _| own_only(node)).sampler_lookups;
+    watch.until("more lookups", |node, p| p.sampler_lookups > lookups + 2000 && own_only(node));
+}

@@ -40,10 +40,10 @@ impl Space {
             let name = format!("g{}:{key}", key % self.groups);
             match self.deadlines[key] {
                 Some(deadline) if deadline > now => {
-                    estimator.draw(now, 0, name.as_bytes(), Some(deadline - now));
+                    estimator.draw(now, 0, name.as_bytes(), Some(deadline - now), None);
                 }
                 Some(_) => {}
-                None => estimator.draw(now, 0, name.as_bytes(), None),
+                None => estimator.draw(now, 0, name.as_bytes(), None, None),
             }
         }
     }

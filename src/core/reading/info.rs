@@ -10,8 +10,18 @@ mod keyspace;
 pub use keyspace::{Database, Keyspace};
 
 /// The commands whose call counts are kept: witnesses of a reset, flushes, and our own cost.
-const WATCHED_COMMANDS: [&str; 7] =
-    ["config|resetstat", "flushall", "flushdb", "info", "pttl", "randomkey", "scan"];
+const WATCHED_COMMANDS: [&str; 9] = [
+    "config|resetstat",
+    "flushall",
+    "flushdb",
+    "info",
+    // Subcommands have books of their own since Redis 7.0.
+    "object",
+    "object|freq",
+    "pttl",
+    "randomkey",
+    "scan",
+];
 
 /// The fields that every Redis has and without which something of ours is missing.
 const EXPECTED_FIELDS: [&str; 4] =

@@ -212,7 +212,7 @@ pub(super) const ROWS: &[Row] = &[
             out.add_estimate(wave.keys);
         })),
     gauge("stampede_expiry_wave_extra_misses_per_second", &["cache", "bound"],
-        "Misses a second that the costliest coming wave adds at its peak, if lookups fall evenly on the keys: the estimate and its 95 % interval.",
+        "Misses a second that the costliest coming wave adds at its peak: the estimate and its 95 % interval. Lookups are weighed by OBJECT FREQ where the server has an LFU policy and allows it, and taken to fall evenly on the keys elsewhere.",
         Origin::Servers(|s, out| if let Some(cost) = s.costliest_wave() {
             out.add_estimate(cost);
         })),

@@ -57,6 +57,9 @@ fn waves(page: &mut Html, cache: &Snapshot, ttl: &TtlPicture) {
             page.raw("; expected cost ").text(number(cost.value.round()));
             page.raw(" more misses/s at its peak (").text(number(cost.low.round())).raw(" to ");
             page.text(number(cost.high.round())).raw(")");
+            if wave.lookup_share.is_some() {
+                page.raw(", by how often the server sees these keys used");
+            }
         }
         page.raw(".</p>\n");
     }

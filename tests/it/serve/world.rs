@@ -242,6 +242,7 @@ fn ttl() -> TtlPicture {
             group_share: 0.6,
             // At 2000 lookups a second: 80 more misses a second, 70 to 96.
             space_share: Estimate { value: 0.04, low: 0.035, high: 0.048 },
+            lookup_share: None,
             clustering_ratio: 60.2,
             announced: NOON - 30.0,
         }],

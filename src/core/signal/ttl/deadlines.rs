@@ -28,6 +28,8 @@ pub(super) struct Drawn {
     pub(super) taken: f64,
     /// Unix seconds when it runs out; `None` for a key that never does.
     pub(super) deadline: Option<f64>,
+    /// The server's counter of its use, where it keeps one; see `popularity.rs`.
+    pub(super) frequency: Option<u8>,
 }
 
 /// A key's identity over rounds. Two of a million keys share one with a chance of 3 in 10^8.
@@ -47,6 +49,8 @@ pub(super) struct Kept {
     pub(super) taken: f64,
     /// See [`Drawn::deadline`].
     pub(super) deadline: Option<f64>,
+    /// See [`Drawn::frequency`].
+    pub(super) frequency: Option<u8>,
     /// Keys with a deadline in its database when it was asked.
     pub(super) volatile: f64,
 }
@@ -76,6 +80,7 @@ struct Record {
     group: u16,
     /// Whether it is the newest answer of a key that is there.
     live: bool,
+    frequency: Option<u8>,
 }
 
 /// Answers of one database that came together.
@@ -151,6 +156,7 @@ impl Deadlines {
             deadline: drawn.deadline.unwrap_or(f64::INFINITY),
             group: drawn.group,
             live: true,
+            frequency: drawn.frequency,
         });
         let (records, first) = (&mut self.records, self.first);
         let place = |number: u32| number.wrapping_sub(first) as usize;
@@ -158,8 +164,13 @@ impl Deadlines {
         match self.index.entry(drawn.key, |number| key_of(number) == drawn.key, key_of) {
             Entry::Occupied(mut entry) => {
                 let before = std::mem::replace(entry.get_mut(), number);
-                if let Some(record) = records.get_mut(place(before)) {
+                let known = records.get_mut(place(before)).and_then(|record| {
                     record.live = false;
+                    record.frequency
+                });
+                // Not every question asks for it.
+                if let Some(record) = records.back_mut() {
+                    record.frequency = record.frequency.or(known);
                 }
             }
             Entry::Vacant(entry) => {
@@ -228,9 +239,10 @@ impl Deadlines {
             .filter(move |(batch, _)| batch.database == database)
             .flat_map(|(Batch { taken, volatile, .. }, place)| {
                 let live = self.records.range(place).rev().filter(|record| record.live);
-                live.map(move |Record { group, deadline, .. }| Kept {
+                live.map(move |Record { group, deadline, frequency, .. }| Kept {
                     group: *group,
                     taken,
+                    frequency: *frequency,
                     deadline: Some(*deadline).filter(|deadline| deadline.is_finite()),
                     volatile,
                 })
@@ -336,7 +348,7 @@ mod tests {
     use super::*;
 
     fn drawn(key: u64, database: u64, taken: f64, deadline: Option<f64>) -> Drawn {
-        Drawn { key, database, group: (key % 7) as u16, taken, deadline }
+        Drawn { key, database, group: (key % 7) as u16, taken, deadline, frequency: None }
     }
 
     fn space(index: u64) -> (Database, Estimate) {

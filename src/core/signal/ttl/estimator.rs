@@ -108,8 +108,16 @@ impl Estimator {
         }
     }
 
-    /// Takes in that `key` was seen at `now` with so many seconds left, or without a deadline.
-    pub fn draw(&mut self, now: f64, database: u64, key: &[u8], ttl: Option<f64>) {
+    /// Takes in that `key` was seen at `now` with so many seconds left, or without a deadline, and
+    /// how much it is used by `OBJECT FREQ` if that was asked.
+    pub fn draw(
+        &mut self,
+        now: f64,
+        database: u64,
+        key: &[u8],
+        ttl: Option<f64>,
+        frequency: Option<u8>,
+    ) {
         self.newest = Some(now);
         self.sample.draw(Drawn {
             key: key_id(database, key),
@@ -117,6 +125,7 @@ impl Estimator {
             group: self.groups.of(key),
             taken: now,
             deadline: ttl.map(|left| now + left.clamp(0.0, MAX_TTL)),
+            frequency,
         });
     }
 
@@ -328,6 +337,7 @@ fn measure(now: f64, mass: &Mass, view: &View<'_>, announced: &Announced) -> Wav
     let (start, length) = densest(inside, 1.0);
     let second = inside.get(start..start + length).unwrap_or_default();
     let peak = mass.estimate(second.iter().filter(|p| p.seen));
+    let lookup_share = mass.lookup_share(second.iter().filter(|p| p.seen));
     let group_keys: f64 = view.parts.iter().map(Part::keys).sum();
     let ratio = mean_rate(view.parts).map_or(0.0, |mean| peak.value / mean.keys);
     Wave {
@@ -342,6 +352,7 @@ fn measure(now: f64, mass: &Mass, view: &View<'_>, announced: &Announced) -> Wav
         } else {
             Estimate::default()
         },
+        lookup_share,
         clustering_ratio: ratio.max(announced.ratio),
         announced: announced.since,
     }
@@ -399,11 +410,11 @@ mod tests {
         let mut e = estimator(&[("a", "a:*"), ("b", "b:*")]);
         e.observe_spaces(NOW, &space(1000.0, 800.0));
         for i in 0..2 {
-            e.draw(NOW, 0, format!("a:{i}").as_bytes(), Some(5.0));
-            e.draw(NOW, 0, format!("c:{i}").as_bytes(), None);
+            e.draw(NOW, 0, format!("a:{i}").as_bytes(), Some(5.0), None);
+            e.draw(NOW, 0, format!("c:{i}").as_bytes(), None, None);
         }
         for i in 0..6 {
-            e.draw(NOW, 0, format!("b:{i}").as_bytes(), Some(100.0));
+            e.draw(NOW, 0, format!("b:{i}").as_bytes(), Some(100.0), None);
         }
         let p = e.picture(NOW);
         let names: Vec<&str> = p.groups.iter().map(|g| &*g.name).collect();
@@ -425,7 +436,7 @@ mod tests {
         let mut e = estimator(&[]);
         e.observe_spaces(NOW, &space(40.0, 40.0));
         for i in 0..40 {
-            e.draw(NOW, 0, format!("k{i}").as_bytes(), Some(40.0));
+            e.draw(NOW, 0, format!("k{i}").as_bytes(), Some(40.0), None);
         }
         let p = e.picture(NOW + 30.5);
         close(p.due[0].value, 0.0);
@@ -442,7 +453,7 @@ mod tests {
             let mut e = estimator(&[]);
             e.observe_spaces(NOW, &space(40.0, 40.0));
             for i in 0..40 {
-                e.draw(NOW, 0, format!("k{i}").as_bytes(), Some(f64::from(i) + 0.5));
+                e.draw(NOW, 0, format!("k{i}").as_bytes(), Some(f64::from(i) + 0.5), None);
             }
             e.observe_spaces(NOW, &space(still, still));
             let p = e.picture(NOW + 60.0);
@@ -456,10 +467,10 @@ mod tests {
     fn a_newer_answer_replaces_the_older_one() {
         let mut e = estimator(&[]);
         e.observe_spaces(NOW, &space(2.0, 1.0));
-        e.draw(NOW, 0, b"a", Some(5.0));
-        e.draw(NOW, 0, b"b", Some(5.0));
-        e.draw(NOW + 1.0, 0, b"a", Some(200.0));
-        e.draw(NOW + 1.0, 0, b"b", None);
+        e.draw(NOW, 0, b"a", Some(5.0), None);
+        e.draw(NOW, 0, b"b", Some(5.0), None);
+        e.draw(NOW + 1.0, 0, b"a", Some(200.0), None);
+        e.draw(NOW + 1.0, 0, b"b", None, None);
         let p = e.picture(NOW + 1.0);
         assert_eq!(p.sample_keys, 2);
         close(p.due[1].value, 0.0);
@@ -475,9 +486,9 @@ mod tests {
         e.observe_spaces(NOW, &[database(0, 900.0), database(7, 100.0)]);
         for i in 0..10 {
             if i < 9 {
-                e.draw(NOW, 0, format!("k{i}").as_bytes(), Some(5.0));
+                e.draw(NOW, 0, format!("k{i}").as_bytes(), Some(5.0), None);
             }
-            e.draw(NOW, 7, format!("k{i}").as_bytes(), Some(500.0));
+            e.draw(NOW, 7, format!("k{i}").as_bytes(), Some(500.0), None);
         }
         let p = e.picture(NOW);
         close(p.due[1].value, 900.0);
@@ -491,7 +502,7 @@ mod tests {
         let mut e = estimator(&[("p", "p:*")]);
         e.observe_spaces(NOW, &space(50_000.0, 50_000.0));
         for i in 0..500 {
-            e.draw(NOW, 0, format!("p:{i}").as_bytes(), Some(120.0 + f64::from(i) / 500.0));
+            e.draw(NOW, 0, format!("p:{i}").as_bytes(), Some(120.0 + f64::from(i) / 500.0), None);
         }
         let p = e.picture(NOW);
         assert_eq!(p.waves.len(), 1, "{:?}", p.waves);
@@ -522,7 +533,7 @@ mod tests {
             for i in 0..40 {
                 let key = second * 40 + i;
                 let at = NOW + 120.0 + f64::from(key * 7919 % 400) / 1000.0;
-                e.draw(now, 0, format!("p:{key}").as_bytes(), Some(at - now));
+                e.draw(now, 0, format!("p:{key}").as_bytes(), Some(at - now), None);
             }
             let p = e.picture(now);
             assert_eq!(p.waves.len(), 1, "after {second} s: {:?}", p.waves);
@@ -544,7 +555,7 @@ mod tests {
         let mut rng = SmallRng::seed_from_u64(1);
         for i in 0..4000 {
             let left = rng.random_range(108.0..132.0);
-            e.draw(NOW, 0, format!("p:{i}").as_bytes(), Some(left));
+            e.draw(NOW, 0, format!("p:{i}").as_bytes(), Some(left), None);
         }
         let ratio = e.picture(NOW).all.clustering_ratio.expect("a ratio");
         assert!((5.5..7.0).contains(&ratio), "{ratio}");
@@ -570,7 +581,7 @@ mod tests {
             for _ in 0..100 {
                 let key = rng.random_range(0..written);
                 let at = NOW + 120.0 + f64::from(key) / 1000.0;
-                e.draw(now, 0, format!("p:{key}").as_bytes(), Some(at - now));
+                e.draw(now, 0, format!("p:{key}").as_bytes(), Some(at - now), None);
             }
             let p = e.picture(now);
             if second <= 5 || second > 12 {
@@ -585,7 +596,7 @@ mod tests {
         let mut e = estimator(&[]);
         e.observe_spaces(NOW, &space(1000.0, 1000.0));
         for i in 0..1000 {
-            e.draw(NOW, 0, format!("k:{i}").as_bytes(), Some(500.0 + f64::from(i)));
+            e.draw(NOW, 0, format!("k:{i}").as_bytes(), Some(500.0 + f64::from(i)), None);
         }
         let ratio = e.picture(NOW).due_ratio.expect("a ratio");
         assert_eq!((ratio, ratio.is_sign_negative()), (0.0, false));
@@ -597,7 +608,7 @@ mod tests {
         let p = e.picture(NOW);
         assert_eq!((p.sample_keys, p.due_ratio, p.all), (0, None, Forecast::default()));
         e.observe_spaces(NOW, &space(0.0, 0.0));
-        e.draw(NOW, 0, b"", Some(f64::MAX));
+        e.draw(NOW, 0, b"", Some(f64::MAX), None);
         assert_eq!(e.picture(NOW).due[3].value, 0.0);
     }
 }

@@ -11,6 +11,7 @@
 use super::Estimate;
 use super::binomial::share_interval;
 use super::deadlines::{Deadlines, Kept};
+use super::popularity::{self, Load};
 
 /// The sample reaches back only as far as this share of the space is still unknown, since what is
 /// spread over it is an assumption.
@@ -18,6 +19,9 @@ const MAX_UNKNOWN: f64 = 0.1;
 
 /// But it always uses this many keys with a deadline: below, the noise is worse than the staleness.
 const MIN_FRESH: usize = 1000;
+
+/// The share of the sample whose use must be known before lookups are weighed by it.
+const MOST_COUNTED: f64 = 0.9;
 
 /// A stretch of keys with one remaining TTL. There are up to two of them a sampled key.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,12 +35,19 @@ pub(super) struct Part {
     pub(super) group: u16,
     /// Whether the deadline was seen, or is the assumption about keys written since.
     pub(super) seen: bool,
+    /// The server's counter of its use, or a new key's where the server did not tell.
+    frequency: u8,
 }
 
 impl Part {
     /// Keys of the space that it stands for.
     pub(super) fn keys(&self) -> f64 {
         f64::from(self.keys)
+    }
+
+    /// How often they are asked for, as [`Load`] counts it.
+    fn accesses(&self) -> f64 {
+        self.keys() * popularity::accesses(self.frequency)
     }
 }
 
@@ -59,6 +70,8 @@ pub(super) struct Mass {
     pub(super) persistent_n: f64,
     /// Sampled keys that it rests on.
     pub(super) used: u64,
+    /// How often keys are asked for, where the server counts it.
+    load: Option<Load>,
 }
 
 impl Mass {
@@ -68,11 +81,13 @@ impl Mass {
         let mut mass = Mass { without_ttl: vec![0.0; groups], ..Mass::default() };
         let mut parts = Vec::new();
         let (mut volatile_variance, mut persistent_variance) = (0.0, 0.0);
+        let (mut load, mut counted) = (Load::default(), 0.0);
         for (database, space) in sample.spaces() {
             let rows = usable(now, sample.newest_first(database), space.volatile);
             let (mut volatile, mut persistent, mut passed) = (0.0, 0.0, 0.0);
             let mut seen = vec![0.0; groups];
             for kept in rows.clone() {
+                counted += f64::from(u8::from(kept.frequency.is_some()));
                 if let Some(deadline) = kept.deadline {
                     volatile += 1.0;
                     passed += f64::from(u8::from(deadline <= now));
@@ -88,7 +103,7 @@ impl Mass {
             if volatile > 0.0 {
                 mass.volatile += space.volatile;
                 volatile_variance += stratum(space.volatile, volatile);
-                volatile_parts(now, rows, space.volatile, groups, &mut parts);
+                volatile_parts(now, rows.clone(), space.volatile, groups, &mut parts);
             }
             let without = space.keys - space.volatile;
             mass.persistent += without;
@@ -101,6 +116,14 @@ impl Mass {
             for (keys, seen) in mass.without_ttl.iter_mut().zip(seen) {
                 *keys += without * (seen / persistent);
             }
+            for kept in rows.filter(|kept| kept.deadline.is_none()) {
+                let counter = kept.frequency.unwrap_or(popularity::NEW);
+                load.add(without / persistent * popularity::accesses(counter));
+            }
+        }
+        if counted >= MOST_COUNTED * mass.used as f64 && counted > 0.0 {
+            parts.iter().for_each(|part| load.add(part.accesses()));
+            mass.load = Some(load);
         }
         mass.volatile_n = mass.volatile * mass.volatile / volatile_variance;
         mass.persistent_n = mass.persistent * mass.persistent / persistent_variance;
@@ -138,6 +161,17 @@ impl Mass {
         };
         let (fewest, most) = self.volatile_interval();
         Estimate { value: share(self.volatile), low: share(most), high: share(fewest) }
+    }
+
+    /// The share of the lookups that fall on these parts; `None` where the server does not count
+    /// them by key.
+    pub(super) fn lookup_share<'a>(
+        &self,
+        parts: impl Iterator<Item = &'a Part>,
+    ) -> Option<Estimate> {
+        let mut part = Load::default();
+        parts.for_each(|p| part.add(p.accesses()));
+        self.load?.share(part)
     }
 
     /// The interval of a number of keys without a deadline.
@@ -218,14 +252,15 @@ fn volatile_parts(
         };
         unknown * share / members
     };
-    for (Kept { group, taken, volatile, .. }, deadline) in answers {
+    for (Kept { group, taken, volatile, frequency, .. }, deadline) in answers {
+        let frequency = frequency.unwrap_or(popularity::NEW);
         if deadline > now {
             let keys = (volatile / n * shrink) as f32;
-            parts.push(Part { left: deadline - now, keys, group, seen: true });
+            parts.push(Part { left: deadline - now, keys, group, seen: true, frequency });
         }
         let (keys, left) = (unknown_of(group) as f32, deadline - taken);
         if keys > 0.0 && left > 0.0 {
-            parts.push(Part { left, keys, group, seen: false });
+            parts.push(Part { left, keys, group, seen: false, frequency });
         }
     }
 }

@@ -23,6 +23,7 @@ mod glob;
 mod held;
 mod mass;
 mod outcome;
+mod popularity;
 mod wave;
 
 use std::sync::Arc;
@@ -182,6 +183,9 @@ pub struct Wave {
     pub group_share: f64,
     /// Keys of its highest second over all keys of the cache, 0 to 1.
     pub space_share: Estimate,
+    /// The share of the lookups that fall on those keys, 0 to 1, where the server counts the use of
+    /// each key: with an LFU policy, and if the user may ask `OBJECT FREQ`.
+    pub lookup_share: Option<Estimate>,
     /// Its highest second over the mean rate of its group, as far ahead as it was first seen.
     pub clustering_ratio: f64,
     /// Unix seconds when it was first seen, so that the lead time is known.
@@ -189,11 +193,11 @@ pub struct Wave {
 }
 
 impl Wave {
-    /// Misses a second that its highest second adds, if lookups fall evenly on all keys and each
-    /// due key is missed by every lookup of that second. A popular wave costs more, and a key
-    /// loaded again within the second costs less.
+    /// Misses a second that its highest second adds, if each due key is missed by every lookup of
+    /// that second; a key loaded again within it costs less. Where the server does not count the use
+    /// of each key, lookups are taken to fall evenly on all, and a popular wave costs more.
     pub fn extra_misses_per_second(&self, lookups_per_second: f64) -> Estimate {
-        self.space_share.times(lookups_per_second)
+        self.lookup_share.unwrap_or(self.space_share).times(lookups_per_second)
     }
 }
 

@@ -10,8 +10,9 @@
 //! # What it does to the server
 //! One small pipeline at a time, [`SLICE_KEYS`] keys or fewer: `PTTL` for the keys that the last
 //! `SCAN` gave, then the next `SCAN`. Never a script, never two at once. `PTTL` looks a key up
-//! without touching its LRU or LFU state. It cannot avoid three things: the server counts each
-//! `PTTL` as a lookup, which is taken out of the exported counters exactly, reply by reply, before
+//! without touching its LRU or LFU state, as does `OBJECT FREQ`, which is asked beside it where
+//! the server evicts by frequency of use. It cannot avoid three things: the server counts each
+//! of these as a lookup, which is taken out of the exported counters exactly, reply by reply, before
 //! the next `INFO` on the same connection; it emits `keymiss` events for the keys that are gone
 //! already; and it deletes expired keys that a scan meets, a little before it would have done so
 //! by itself. Those were the application's keys and their time was up, so they stay in the count
@@ -31,7 +32,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use self::course::Course;
 use self::pace::Pace;
-use self::slice::{Answer, Answered, Command, Refusal, Slice};
+use self::slice::{Answer, Answered, Command, Refusal, Slice, Use};
 use self::watch::WatchList;
 use super::{Connection, Node};
 use crate::clock::Clock;
@@ -72,6 +73,10 @@ pub struct Sampler {
     /// The process that the sample is of.
     run_id: Option<String>,
     uptime: f64,
+    /// Whether the server counts the use of each key.
+    counts_use: bool,
+    /// When that is asked again after it was refused, Unix seconds.
+    use_again: f64,
     /// Nothing is asked before this time, Unix seconds.
     paused_until: f64,
     next: Option<Instant>,
@@ -95,6 +100,8 @@ impl Sampler {
             neighbours: Neighbours::default(),
             run_id: None,
             uptime: 0.0,
+            counts_use: false,
+            use_again: 0.0,
             paused_until: 0.0,
             next: None,
             lookups: 0,
@@ -170,6 +177,7 @@ impl Sampler {
         }
         self.uptime = uptime;
         self.pace.observe(self.clock.now(), info);
+        self.counts_use = info.maxmemory_policy.as_ref().is_some_and(|p| p.ends_with("-lfu"));
         self.course.observe(info);
         self.estimator.observe_spaces(self.clock.now(), self.course.databases());
     }
@@ -222,10 +230,12 @@ impl Sampler {
 
     /// The next question: for what may be gone, else for what comes next on the way.
     fn slice(&mut self, now: f64, keys: usize) -> Option<Slice> {
-        match self.neighbours.questions(now, keys) {
-            Some((database, keys)) => Some(Slice { database, keys, fetch: None, finishes: None }),
-            None => self.course.next(now, keys),
+        if let Some((database, keys)) = self.neighbours.questions(now, keys) {
+            let (frequencies, fetch, finishes) = (false, None, None);
+            return Some(Slice { database, keys, frequencies, fetch, finishes });
         }
+        let frequencies = self.counts_use && now >= self.use_again;
+        Some(Slice { frequencies, ..self.course.next(now, keys)? })
     }
 
     /// Asks for the keys of the watch list; `false` when the connection is lost.
@@ -312,11 +322,17 @@ impl Sampler {
 
     fn take_in_ttls(&mut self, node: &mut Node, slice: &Slice, answered: &Answered, at: f64) {
         self.count(node, &answered.ttls, slice.fetch.is_some());
+        self.count_use(node, &answered.frequencies);
         if !answered.selected {
             // The questions went to another database: counted, but about no key of this one.
             return;
         }
+        let mut frequencies = answered.frequencies.iter().map(|answer| match answer {
+            Use::Counter(counter) => Some(*counter),
+            _ => None,
+        });
         for (key, answer) in slice.keys.iter().zip(&answered.ttls) {
+            let frequency = frequencies.next().flatten();
             let left = match answer {
                 Answer::Left(left) => Some(*left),
                 Answer::NoTtl => None,
@@ -327,7 +343,7 @@ impl Sampler {
                 }
                 Answer::Refused(_) | Answer::Odd => continue,
             };
-            self.estimator.draw(at, slice.database, key, left);
+            self.estimator.draw(at, slice.database, key, left, frequency);
             self.neighbours.answer(slice.database, key, true);
             self.neighbours.draw(at, slice.database, key, left.map(|left| at + left));
         }
@@ -357,6 +373,28 @@ impl Sampler {
         }
     }
 
+    /// Counts the lookups of `OBJECT FREQ`.
+    fn count_use(&mut self, node: &mut Node, answers: &[Use]) {
+        let mut own = OwnLookups::default();
+        let mut refused = None;
+        for answer in answers {
+            match answer {
+                // The server looks the key up before it says that it does not count.
+                Use::Counter(_) | Use::Odd => own.hits += 1.0,
+                Use::Gone => own.misses += 1.0,
+                Use::Refused(refusal) => refused = Some(*refusal),
+            }
+        }
+        node.note_own(own);
+        self.lookups += (own.hits + own.misses) as u64;
+        self.pace.asked_use(own.hits + own.misses);
+        if let Some(refusal) = refused {
+            self.refused(node, Command::ObjectFreq, refusal);
+        } else if answers.iter().any(|answer| matches!(answer, Use::Counter(_))) {
+            node.note_capability(Command::ObjectFreq.as_str(), true);
+        }
+    }
+
     /// Leaves a command alone for a while; a refused `SCAN` makes way for `RANDOMKEY`.
     fn refused(&mut self, node: &mut Node, command: Command, refusal: Refusal) {
         let again = self.clock.now() + REFUSED_PAUSE;
@@ -367,6 +405,7 @@ impl Sampler {
         node.note_capability(command.as_str(), false);
         match command {
             Command::Scan => self.course.leave_scan(again),
+            Command::ObjectFreq => self.use_again = again,
             Command::RandomKey | Command::Pttl | Command::Select => self.paused_until = again,
         }
     }

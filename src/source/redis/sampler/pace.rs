@@ -50,6 +50,7 @@ pub(super) struct Pace {
     /// Smoothed time from question to answer, seconds.
     round_trip: f64,
     lookups: f64,
+    uses: f64,
     scans: f64,
     seen: Option<Seen>,
     server_share: Option<f64>,
@@ -60,9 +61,11 @@ pub(super) struct Pace {
 struct Seen {
     at: f64,
     lookups: f64,
+    uses: f64,
     scans: f64,
-    /// Calls and microseconds of `PTTL` and of `SCAN`, by whomever.
+    /// Calls and microseconds of `PTTL`, of `OBJECT FREQ` and of `SCAN`, by whomever.
     pttl: (f64, f64),
+    object: (f64, f64),
     scan: (f64, f64),
 }
 
@@ -75,6 +78,7 @@ impl Pace {
             cost: (0.0, 0.0),
             round_trip: 0.0,
             lookups: 0.0,
+            uses: 0.0,
             scans: 0.0,
             seen: None,
             server_share: None,
@@ -103,6 +107,11 @@ impl Pace {
         self.round_trip += ROUND_TRIP_WEIGHT * (seconds.clamp(0.0, 1.0) - self.round_trip);
     }
 
+    /// Notes how many keys were asked for their use.
+    pub(super) fn asked_use(&mut self, keys: f64) {
+        self.uses += keys;
+    }
+
     /// Notes what was asked.
     pub(super) fn asked(&mut self, lookups: f64, scan: bool) {
         self.lookups += lookups;
@@ -124,8 +133,14 @@ impl Pace {
         let seen = Seen {
             at: now,
             lookups: self.lookups,
+            uses: self.uses,
             scans: self.scans,
             pttl: stat("pttl"),
+            object: if commands.get("object|freq").calls > 0.0 {
+                stat("object|freq")
+            } else {
+                stat("object")
+            },
             scan: stat("scan"),
         };
         let Some(before) = self.seen else {
@@ -144,6 +159,7 @@ impl Pace {
         };
         let keys = seen.lookups - before.lookups;
         let usec = ours(keys, before.pttl, seen.pttl)
+            + ours(seen.uses - before.uses, before.object, seen.object)
             + ours(seen.scans - before.scans, before.scan, seen.scan);
         let seconds = seen.at - before.at;
         self.server_share = Some(usec / 1e6 / seconds);

@@ -9,6 +9,7 @@ pub(super) enum Command {
     Scan,
     RandomKey,
     Select,
+    ObjectFreq,
 }
 
 impl Command {
@@ -18,6 +19,7 @@ impl Command {
             Command::Scan => "scan",
             Command::RandomKey => "randomkey",
             Command::Select => "select",
+            Command::ObjectFreq => "object",
         }
     }
 }
@@ -45,6 +47,8 @@ impl Fetch {
 pub(super) struct Slice {
     pub(super) database: u64,
     pub(super) keys: Vec<Vec<u8>>,
+    /// Whether their use is asked too.
+    pub(super) frequencies: bool,
     pub(super) fetch: Option<Fetch>,
     /// When the round began that these keys are the last of, Unix seconds.
     pub(super) finishes: Option<f64>,
@@ -57,6 +61,8 @@ pub(super) struct Answered {
     pub(super) selected: bool,
     /// One answer a key.
     pub(super) ttls: Vec<Answer>,
+    /// One answer a key where their use was asked.
+    pub(super) frequencies: Vec<Use>,
     /// The keys that were fetched; `None` when none were asked for.
     pub(super) fetched: Option<Result<Batch, Refusal>>,
 }
@@ -73,6 +79,19 @@ pub(super) enum Answer {
     /// The server does not do this at all, or not now. It looked nothing up.
     Refused(Refusal),
     /// This one key could not be looked up, or the answer is none that `PTTL` gives.
+    Odd,
+}
+
+/// What `OBJECT FREQ` says of a key.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Use {
+    /// The logarithmic counter of its use.
+    Counter(u8),
+    /// It does not exist any more.
+    Gone,
+    /// The server does not do this at all, or not now. It looked nothing up.
+    Refused(Refusal),
+    /// It looked the key up and said something else: that its policy is another one by now.
     Odd,
 }
 
@@ -96,12 +115,15 @@ pub(super) struct Batch {
 impl Slice {
     /// The commands. The connection is left in database 0, where others expect it.
     pub(super) fn pipeline(&self) -> Pipeline {
-        let mut pipeline = Pipeline::with_capacity(self.keys.len() + 3);
+        let mut pipeline = Pipeline::with_capacity(2 * self.keys.len() + 3);
         if self.elsewhere() {
             pipeline.add_command(cmd("SELECT").arg(self.database).to_owned());
         }
         for key in &self.keys {
             pipeline.add_command(cmd("PTTL").arg(key).to_owned());
+        }
+        for key in self.asked_for_use() {
+            pipeline.add_command(cmd("OBJECT").arg("FREQ").arg(key).to_owned());
         }
         match self.fetch {
             Some(Fetch::Scan { cursor, count }) => {
@@ -125,11 +147,17 @@ impl Slice {
         let mut answers = answers.into_iter();
         let selected = !self.elsewhere() || answers.next() == Some(Value::Okay);
         let ttls = answers.by_ref().take(self.keys.len()).map(|a| ttl(&a)).collect();
+        let frequencies = answers.by_ref().take(self.asked_for_use().len());
+        let frequencies = frequencies.map(|a| frequency(&a)).collect();
         let fetched = self.fetch.map(|fetch| match fetch {
             Fetch::Scan { .. } => batch(answers.next().unwrap_or(Value::Nil)),
             Fetch::RandomKeys(count) => random(answers.by_ref().take(count)),
         });
-        Answered { selected, ttls, fetched }
+        Answered { selected, ttls, frequencies, fetched }
+    }
+
+    fn asked_for_use(&self) -> &[Vec<u8>] {
+        if self.frequencies { &self.keys } else { &[] }
     }
 
     fn elsewhere(&self) -> bool {
@@ -151,6 +179,16 @@ pub(super) fn ttl(answer: &Value) -> Answer {
     }
 }
 
+/// What an answer to `OBJECT FREQ` says.
+fn frequency(answer: &Value) -> Use {
+    match answer {
+        Value::Int(counter) => u8::try_from(*counter).map_or(Use::Odd, Use::Counter),
+        Value::Nil => Use::Gone,
+        Value::ServerError(error) => refusal(error).map_or(Use::Odd, Use::Refused),
+        _ => Use::Odd,
+    }
+}
+
 /// What an error means for the whole command; `None` when it is about one key.
 fn refusal(error: &ServerError) -> Option<Refusal> {
     let details = error.details().unwrap_or_default();
@@ -159,7 +197,7 @@ fn refusal(error: &ServerError) -> Option<Refusal> {
         // Servers name the command when it is meant, and the key when only that is.
         Some(ServerErrorKind::NoPerm) => details.contains("command").then_some(Refusal::Command),
         _ if error.code() == "BUSY" => Some(Refusal::NotNow),
-        _ if details.starts_with("unknown command") => Some(Refusal::Command),
+        _ if details.starts_with("unknown ") => Some(Refusal::Command),
         _ => None,
     }
 }

@@ -61,7 +61,7 @@ impl Walk {
         });
         let finishes = if self.queue.is_empty() { self.ending.take() } else { None };
         self.rounds += u64::from(finishes.is_some());
-        Slice { database, keys, fetch, finishes }
+        Slice { database, keys, frequencies: false, fetch, finishes }
     }
 
     /// Takes in the keys of a fetch whose answer came at `at`, and tells how much of the table they
