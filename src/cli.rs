@@ -33,9 +33,9 @@ pub enum Command {
     /// Look at what expires when.
     Ttl(ttl_command::Options),
     /// Run the detector over history.
-    Backtest(replay::Options),
-    /// Put real load on a Redis and let a stampede happen.
-    Drill(fire_drill::Options),
+    Backtest(Box<replay::Options>),
+    /// Put real load on a Redis and let a stampede happen, once for each of these.
+    Drill(Vec<fire_drill::Options>),
     /// Show everything together, from nothing.
     Demo(shown::Options),
     /// Print something that ships inside the program.

@@ -49,7 +49,7 @@ fn execute(command: Command) -> anyhow::Result<()> {
         Command::Backtest(options) => {
             Ok(backtest::run(&options, &mut std::io::stdout().lock(), &mut std::io::stderr())?)
         }
-        Command::Drill(options) => drill(options),
+        Command::Drill(drills) => drill(drills),
         Command::Demo(options) => show(options),
         Command::Print(text) => print(text),
     }
@@ -74,9 +74,16 @@ fn look(options: &ttl_command::Options) -> anyhow::Result<()> {
 }
 
 /// Drills until the end or a signal, which cleans up too.
-fn drill(options: stampede_exporter::drill::Options) -> anyhow::Result<()> {
+fn drill(drills: Vec<stampede_exporter::drill::Options>) -> anyhow::Result<()> {
     two_threads()?.block_on(async {
-        stampede_exporter::drill::run(options, &mut std::io::stdout(), asked_to_end()?).await?;
+        let mut end = std::pin::pin!(asked_to_end()?);
+        for options in drills {
+            let mut out = std::io::stdout();
+            let reports = stampede_exporter::drill::run(options, &mut out, end.as_mut()).await?;
+            if reports.iter().any(|report| report.interrupted) {
+                break;
+            }
+        }
         Ok(())
     })
 }

@@ -74,7 +74,7 @@ impl BacktestArgs {
             None => History::Prometheus(self.server.range()?),
         };
         let format = if self.json { Format::Json } else { Format::Text };
-        Ok(Command::Backtest(Options { history, detector, format }))
+        Ok(Command::Backtest(Box::new(Options { history, detector, format })))
     }
 }
 

@@ -1,6 +1,7 @@
 //! `drill`. The defaults are those of [`Options`].
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
@@ -14,9 +15,13 @@ use crate::drill::{
 
 #[derive(Debug, Args)]
 pub(super) struct DrillArgs {
-    #[arg(long, value_name = "NAME", default_value = Options::default().scenario.as_str())]
-    #[arg(help = format!("What befalls the cache: {}", Scenario::ALL.map(Scenario::as_str).join(", ")))]
-    scenario: Scenario,
+    #[arg(long = "scenario", value_name = "NAME[,NAME]", value_delimiter = ',')]
+    #[arg(default_value = Options::default().scenario.as_str())]
+    #[arg(help = format!(
+        "What befalls the cache, several in turn: all, {}",
+        Scenario::ALL.map(Scenario::as_str).join(", ")
+    ))]
+    scenarios: Vec<Choice<Scenario>>,
 
     #[arg(long = "protection", value_name = "NAME[+NAME]", default_value = "none")]
     #[arg(help = format!(
@@ -25,10 +30,11 @@ pub(super) struct DrillArgs {
     ))]
     protections: Vec<Protections>,
 
-    /// One run for each of these, in turn and with the same seed, and a table of all of them
+    /// One run for each of these, in turn and with the same seed, and a table of all of them; all
+    /// stands for none and each by itself
     #[arg(long, value_name = "NAME[+NAME],…", value_delimiter = ',')]
     #[arg(conflicts_with = "protections")]
-    compare: Vec<Protections>,
+    compare: Vec<Choice<Protections>>,
 
     /// Drill on this server instead of a private one
     #[arg(id = "redis", long = "redis.addr", value_name = "URL")]
@@ -120,13 +126,46 @@ pub(super) struct DrillArgs {
     #[arg(long, value_name = "N", default_value_t = Options::default().seed)]
     seed: u64,
 
+    /// Keep what the exporter saw in this directory, a trace for each run that `backtest` can
+    /// replay
+    #[arg(long = "record.dir", value_name = "DIR")]
+    record_dir: Option<PathBuf>,
+
+    /// The table as Markdown instead of text
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
+
     /// One JSON object at the end of each run instead of text
     #[arg(long)]
     json: bool,
 }
 
+/// One by name, or all of them.
+#[derive(Debug, Clone)]
+enum Choice<T> {
+    All,
+    One(T),
+}
+
+impl<T: FromStr> FromStr for Choice<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<Choice<T>, T::Err> {
+        if text == "all" { Ok(Choice::All) } else { text.parse().map(Choice::One) }
+    }
+}
+
+/// What was chosen, with `all` in place of "all of them".
+fn chosen<T: Clone>(choices: Vec<Choice<T>>, all: &[T]) -> Vec<T> {
+    let chosen = choices.into_iter().map(|choice| match choice {
+        Choice::All => all.to_vec(),
+        Choice::One(one) => vec![one],
+    });
+    chosen.flatten().collect()
+}
+
 impl DrillArgs {
-    /// The drill, or what is wrong with it.
+    /// A drill for each scenario, or what is wrong with them.
     pub(super) fn command(self) -> Result<Command, String> {
         let target = match self.redis {
             None => Target::Private,
@@ -139,9 +178,12 @@ impl DrillArgs {
         };
         let backend = self.backend.map(|url| url.parse()).transpose();
         let backend = backend.map_err(|e: DatabaseUrlError| format!("--backend.url {e}\n"))?;
+        let protections = match self.compare.is_empty() {
+            true => self.protections,
+            false => chosen(self.compare, &Protections::each()),
+        };
         let options = Options {
-            scenario: self.scenario,
-            protections: if self.compare.is_empty() { self.protections } else { self.compare },
+            protections,
             target,
             backend,
             rate: self.rate.0,
@@ -163,10 +205,19 @@ impl DrillArgs {
             grace: self.grace.0,
             bulkhead: self.bulkhead,
             seed: self.seed,
-            output: if self.json { Output::Json } else { Output::Text },
+            record_dir: self.record_dir,
+            output: match (self.json, self.markdown) {
+                (true, _) => Output::Json,
+                (false, true) => Output::Markdown,
+                (false, false) => Output::Text,
+            },
+            ..Options::default()
         };
         options.check().map_err(|problem| format!("{problem}\n"))?;
-        Ok(Command::Drill(options))
+        let scenarios = chosen(self.scenarios, &Scenario::ALL).into_iter();
+        Ok(Command::Drill(
+            scenarios.map(|scenario| Options { scenario, ..options.clone() }).collect(),
+        ))
     }
 }
 
@@ -188,5 +239,22 @@ impl FromStr for Rate {
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/s", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_stands_for_all_in_its_place() {
+        assert_eq!(chosen(vec!["all".parse().unwrap()], &Scenario::ALL), Scenario::ALL);
+        let each = Protections::each();
+        assert_eq!(each.len(), 1 + Protection::ALL.len());
+        let choices = ["mutex+jitter", "all"].map(|text| text.parse().unwrap()).to_vec();
+        let more: Vec<Protections> = chosen(choices, &each);
+        assert_eq!(more[0].to_string(), "mutex+jitter");
+        assert_eq!(more[1..], each);
+        assert!("meteorite".parse::<Choice<Scenario>>().is_err());
     }
 }

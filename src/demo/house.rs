@@ -69,6 +69,7 @@ impl House {
         let traffic = stage.load(&bare)?;
         let watch = stage.watch(WatchShape {
             name: "demo".into(),
+            record_dir: None,
             calm: CALM,
             window: WINDOW,
             ttl_keys_per_second: KEYS,

@@ -1,5 +1,7 @@
 //! Why a drill did not take place.
 
+use std::path::PathBuf;
+
 use super::backend::postgres::DatabaseError;
 use super::server::ServerError;
 use super::store::StoreError;
@@ -47,6 +49,14 @@ pub enum DrillError {
     WouldEvict {
         /// The server.
         address: String,
+    },
+    /// No place for traces.
+    #[error("cannot record in {}", dir.display())]
+    Record {
+        /// The place.
+        dir: PathBuf,
+        /// What is in the way.
+        source: std::io::Error,
     },
     /// The exporter cannot watch the drill.
     #[error("cannot watch the drill: {0}")]

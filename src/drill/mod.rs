@@ -26,6 +26,7 @@ pub mod scenario;
 pub mod server;
 pub mod stage;
 pub mod store;
+mod table;
 pub mod watch;
 pub mod workload;
 pub mod zipf;
@@ -66,6 +67,10 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<Vec<Report>, DrillError> {
     options.check()?;
+    if let Some(dir) = &options.record_dir {
+        let made = std::fs::create_dir_all(dir);
+        made.map_err(|source| DrillError::Record { dir: dir.clone(), source })?;
+    }
     let mut shutdown = pin!(shutdown);
     let mut reports = Vec::with_capacity(options.protections.len());
     for protections in &options.protections {
@@ -83,8 +88,10 @@ pub async fn run(
             break;
         }
     }
-    if options.output == Output::Text {
-        report::table(&reports, out)?;
+    match options.output {
+        Output::Text => table::text(&reports, out)?,
+        Output::Markdown => table::markdown(&reports, out)?,
+        Output::Json => {}
     }
     Ok(reports)
 }
@@ -100,7 +107,8 @@ async fn play(
     stage.fill(protections).await?;
     let mut traffic = stage.load(protections)?;
     let watch = stage.watch(WatchShape {
-        name: "drill".into(),
+        name: format!("{}-{protections}", options.scenario.as_str()).into(),
+        record_dir: options.record_dir.clone(),
         calm: options.lead(),
         window: watch::WINDOW,
         ttl_keys_per_second: TTL_KEYS,
@@ -174,7 +182,7 @@ impl Progress {
         let before = std::mem::replace(&mut self.before, now);
         let [hits, misses, loads, failed] =
             std::array::from_fn(|i| now.get(i).unwrap_or(&0) - before.get(i).unwrap_or(&0));
-        if output == Output::Json {
+        if output != Output::Text {
             return Ok(());
         }
         let ratio = 100.0 * hits as f64 / ((hits + misses) as f64).max(1.0);

@@ -1,5 +1,6 @@
 //! What a drill was asked for.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::backend::postgres::DatabaseUrl;
@@ -37,6 +38,8 @@ pub enum ForeignData {
 pub enum Output {
     /// A line a second, and a table at the end.
     Text,
+    /// The table as Markdown, for a page of results.
+    Markdown,
     /// One object at the end of each run.
     Json,
 }
@@ -100,6 +103,8 @@ pub struct Options {
     pub bulkhead: Option<usize>,
     /// Seed of arrival times and keys.
     pub seed: u64,
+    /// Where to put what the exporter saw, a trace for each run that `backtest` replays.
+    pub record_dir: Option<PathBuf>,
     /// What to write.
     pub output: Output,
 }
@@ -185,6 +190,7 @@ impl Default for Options {
             grace: Duration::from_secs(30),
             bulkhead: None,
             seed: 1,
+            record_dir: None,
             output: Output::Text,
         }
     }

@@ -1,6 +1,5 @@
 //! What a run came to, for machines and for people.
 
-use std::io::Write;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -132,89 +131,5 @@ impl Report {
             struck_at: run.struck_at,
             incidents: run.incidents,
         }
-    }
-}
-
-/// Writes the reports side by side.
-///
-/// # Errors
-/// When `out` cannot be written.
-pub fn table(reports: &[Report], out: &mut dyn Write) -> std::io::Result<()> {
-    let width = reports.iter().map(|r| r.protection.len()).max().unwrap_or(0).max(10);
-    writeln!(
-        out,
-        "{:width$} {:>9} {:>9} {:>8} {:>7} {:>9} {:>9} {:>7} {:>9} {:>7} {:>9} {:>9} {:>6}  verdict",
-        "protection",
-        "requests",
-        "hit ratio",
-        "misses",
-        "loads",
-        "duplicate",
-        "coalesced",
-        "stale",
-        "contended",
-        "errors",
-        "p50",
-        "p99",
-        "peak",
-    )?;
-    for report in reports {
-        let lookups = (report.hits + report.misses) as f64;
-        writeln!(
-            out,
-            "{:width$} {:>9} {:>9.4} {:>8} {:>7} {:>9} {:>9} {:>7} {:>9} {:>7} {:>9} {:>9} {:>6}  {}",
-            report.protection,
-            report.requests,
-            if lookups > 0.0 { report.hits as f64 / lookups } else { 0.0 },
-            report.misses,
-            report.loads,
-            report.duplicate_loads,
-            report.coalesced,
-            report.stale_served,
-            report.lock_contended,
-            report.errors,
-            time(report.latency_p50_seconds),
-            time(report.latency_p99_seconds),
-            report.peak_concurrent_loads,
-            verdict(report),
-        )?;
-    }
-    for report in reports {
-        if let Some(said) = &report.backend_said {
-            let (protection, errors) = (&report.protection, report.backend_errors);
-            writeln!(out, "{protection}: {errors} loads failed, the last with: {said}")?;
-        }
-        if !report.rate_held {
-            writeln!(
-                out,
-                "{}: this machine did not hold {:.0} requests a second: {:.0} were reached, and \
-                 1 in 100 began more than {} late",
-                report.protection,
-                report.rate_asked,
-                report.rate_reached,
-                time(report.lateness_p99_seconds),
-            )?;
-        }
-    }
-    Ok(())
-}
-
-/// What the exporter said, and how long after the strike.
-fn verdict(report: &Report) -> String {
-    let said = report.incidents.iter().map(|incident| match report.struck_at {
-        Some(struck) => format!("{} at {:+.1} s", incident.cause, incident.start - struck),
-        None => incident.cause.to_owned(),
-    });
-    let said: Vec<String> = said.collect();
-    if said.is_empty() { "calm".to_owned() } else { said.join(", ") }
-}
-
-/// A time for people: `240 µs`, `1.2 ms`, `3.10 s`.
-fn time(seconds: Option<f64>) -> String {
-    match seconds {
-        None => "-".to_owned(),
-        Some(seconds) if seconds < 0.001 => format!("{:.0} µs", seconds * 1e6),
-        Some(seconds) if seconds < 1.0 => format!("{:.1} ms", seconds * 1e3),
-        Some(seconds) => format!("{seconds:.2} s"),
     }
 }

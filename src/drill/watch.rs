@@ -1,6 +1,7 @@
 //! The exporter itself, watching the drill's server and page from this process.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ const KEEP_INCIDENTS: usize = 100;
 pub struct WatchShape {
     /// The `cache` label.
     pub name: Arc<str>,
+    /// Where to put a trace of what it sees.
+    pub record_dir: Option<PathBuf>,
     /// How long the calm lasts: all there is to learn from, instead of the usual minutes.
     pub calm: Duration,
     /// What ratios and rates are taken over, at least two seconds.
@@ -67,8 +70,12 @@ impl Watch {
         clock: Clock,
     ) -> Result<Watch, DrillError> {
         let board = Board::new([Arc::clone(&shape.name)]);
+        let record_dir = shape.record_dir.clone();
         let config = config(shape, redis.clone(), page);
-        let monitor = Monitor::new(config, board.clone(), clock).map_err(DrillError::Watch)?;
+        let mut monitor = Monitor::new(config, board.clone(), clock).map_err(DrillError::Watch)?;
+        if let Some(dir) = &record_dir {
+            monitor.record_in(dir);
+        }
         Ok(Watch { board, _monitor: monitor.start() })
     }
 

@@ -167,6 +167,17 @@ fn losers_are_answered_with_old_copies() {
 }
 
 #[test]
+fn past_its_grace_an_old_value_is_a_miss() {
+    let grace = Duration::from_millis(100);
+    let options = Options { grace, ..small(Scenario::HotKey, "stale_while_revalidate") };
+    let report = run(options).0.unwrap().remove(0);
+    // 200 requests a second for the hot key, which is away for 500 ms: 20 of them in the grace and
+    // 80 after it.
+    assert!((1..=50).contains(&report.stale_served), "{report:?}");
+    assert!(report.misses >= 40, "{report:?}");
+}
+
+#[test]
 fn a_soft_purge_is_no_cold_start() {
     let bare = report(Scenario::Invalidation, "none");
     assert!(bare.misses >= 40, "{bare:?}");
@@ -318,6 +329,50 @@ fn several_protections_run_in_turn_with_one_seed() {
     assert_eq!(reports[0].seed, reports[1].seed);
     let table: Vec<&str> = out.lines().skip_while(|l| !l.starts_with("protection")).collect();
     assert!(table[1].starts_with("none ") && table[2].starts_with("coalesce "), "{out}");
+}
+
+#[test]
+fn results_are_a_page_and_what_was_seen_can_be_replayed() {
+    let seen = tempfile::tempdir().unwrap();
+    let seen = seen.path().join("seen");
+    let small = ["--rate", "100/s", "--keys", "50", "--duration", "2s", "--markdown"];
+    let output = program(&["--scenario", "steady,hot_key", "--compare", "none,jitter+coalesce"])
+        .args(small)
+        .arg("--record.dir")
+        .arg(&seen)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let page = String::from_utf8(output.stdout).unwrap();
+    let starts: Vec<&str> = page.lines().map(|l| l.split(" |").next().unwrap()).collect();
+    let table = ["| protection", "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|"];
+    let rows = ["| none", "| coalesce+jitter", ""];
+    let section = |head| [&[head, ""][..], &table, &rows].concat();
+    assert_eq!(starts, [section("## steady"), section("## hot_key")].concat(), "{page}");
+    let mut columns = page.lines().filter(|l| l.starts_with('|')).map(|l| l.matches('|').count());
+    assert!(columns.all(|bars| bars == 15), "{page}");
+    for run in ["steady-none", "steady-coalesce-jitter", "hot_key-none", "hot_key-coalesce-jitter"]
+    {
+        let files = fs::read_dir(&seen).unwrap().map(|file| file.unwrap().path());
+        let of_run = |path: &std::path::PathBuf| {
+            path.file_stem().and_then(|stem| stem.to_str()?.rsplit_once('-')).unwrap().0 == run
+        };
+        let trace = files.filter(of_run).collect::<Vec<_>>();
+        assert_eq!(trace.len(), 1, "{run}");
+        let replay = support::run(
+            env!("CARGO_BIN_EXE_stampede-exporter"),
+            &["backtest", &trace[0].display().to_string()],
+        );
+        assert!(replay.status.success(), "{}", String::from_utf8_lossy(&replay.stderr));
+    }
+}
+
+#[test]
+fn traces_that_have_no_place_are_said_before_the_load() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let record_dir = Some(file.path().to_owned());
+    let error = run(Options { record_dir, ..small(Scenario::Steady, "none") }).0.unwrap_err();
+    assert!(one_line(&error).starts_with("cannot record in "), "{error}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use stampede_exporter::drill::counters::LockTally;
 use stampede_exporter::drill::protections::coalesce::{Flights, Seat};
 use stampede_exporter::drill::protections::lease::{LeaseTimes, Leased, Leases};
 use stampede_exporter::drill::protections::mutex::{Held, Mutex, MutexTimes};
+use stampede_exporter::drill::protections::refresh_worker::WorkerShape;
 use stampede_exporter::drill::protections::stale_while_revalidate::Revalidation;
 use stampede_exporter::drill::protections::{lease, mutex_stale, refresh_worker};
 use stampede_exporter::drill::store::{Store, Write};
@@ -322,4 +323,41 @@ async fn each_due_key_goes_to_one_worker() {
     all.dedup();
     assert_eq!(all.len(), 70);
     assert!(!all.contains(&"item:70".to_owned()));
+}
+
+#[tokio::test]
+async fn a_worker_loads_no_more_at_once_than_it_may_and_leaves_nothing_out() {
+    let redis = Redis::start();
+    let store = store(&redis).await;
+    for key in 0..20 {
+        let index = Some((refresh_worker::INDEX, 100.0));
+        store.write(&Write { index, ..write(&format!("item:{key}"), "v") }).await.unwrap();
+    }
+    let (now, peak, done) = <(AtomicUsize, AtomicUsize, AtomicUsize)>::default();
+    let shared = Arc::new((now, peak, done));
+    let shape = WorkerShape {
+        horizon: Duration::from_secs(50),
+        interval: Duration::from_millis(1),
+        at_once: 3,
+    };
+    let refresh = {
+        let shared = Arc::clone(&shared);
+        move |_| {
+            let shared = Arc::clone(&shared);
+            async move {
+                let (now, peak, done) = &*shared;
+                peak.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                // Longer than many looks at the list.
+                tokio::time::sleep(SHORT).await;
+                now.fetch_sub(1, Ordering::SeqCst);
+                done.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    };
+    // Their deadline is 40 seconds away, within the horizon.
+    let worker = tokio::spawn(refresh_worker::work(store, shape, || 60.0, refresh, || ()));
+    until(async || shared.2.load(Ordering::SeqCst) >= 20).await;
+    worker.abort();
+    assert_eq!(shared.2.load(Ordering::SeqCst), 20, "each once");
+    assert_eq!(shared.1.load(Ordering::SeqCst), 3);
 }

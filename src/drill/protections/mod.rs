@@ -108,6 +108,12 @@ impl Protection {
 pub struct Protections(Vec<Protection>);
 
 impl Protections {
+    /// None, and each one by itself.
+    pub fn each() -> Vec<Protections> {
+        let one = |protection| Protections(vec![protection]);
+        std::iter::once(Protections::default()).chain(Protection::ALL.map(one)).collect()
+    }
+
     /// Whether this one is among them.
     pub fn has(&self, protection: Protection) -> bool {
         self.0.contains(&protection)
