@@ -10,7 +10,7 @@ use super::node::{Node, Value, below};
 use super::problem::Problems;
 use super::redis::server;
 use super::ttl::ttl;
-use super::{CacheConfig, CulpritsConfig, CulpritsSource, KeyNames};
+use super::{CacheConfig, CulpritsConfig, CulpritsSource, KeyNames, Secret};
 use crate::detect::Thresholds;
 use crate::detect::thresholds::Unit;
 
@@ -23,6 +23,9 @@ const POLL_TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(50)..=Durat
 const WINDOW: RangeInclusive<Duration> = Duration::from_millis(200)..=Duration::from_secs(600);
 /// What a window is when nothing is said.
 const DEFAULT_WINDOW: Duration = Duration::from_secs(10);
+
+/// Bytes of a salt: fewer can be guessed, and with it the names.
+const LEAST_SALT: usize = 16;
 
 /// Whether anything is kept over restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,11 +126,28 @@ fn culprits(node: &Node, problems: &Problems) -> CulpritsConfig {
     let mut fields = Fields::of(node, problems);
     let notifications = fields.read("notifications", fields::switch).unwrap_or_default();
     let hash_keys = fields.read("hash_keys", fields::switch).unwrap_or_default();
+    let salt_node = fields.get("hash_salt_file");
     fields.end();
+    let salt = salt_node.and_then(|node| {
+        if !hash_keys {
+            problems.add(&node.path, "needs hash_keys: true beside it");
+        }
+        salt(node, problems)
+    });
     CulpritsConfig {
         source: if notifications { CulpritsSource::Notifications } else { CulpritsSource::Nowhere },
-        keys: if hash_keys { KeyNames::Hashed } else { KeyNames::Shown },
+        keys: if hash_keys { KeyNames::Hashed { salt } } else { KeyNames::Shown },
     }
+}
+
+/// The place of a salt that cannot be guessed.
+fn salt(node: &Node, problems: &Problems) -> Option<Secret> {
+    let salt = Secret::File(fields::secret_file(node, problems)?);
+    if salt.read().is_ok_and(|bytes| bytes.len() < LEAST_SALT) {
+        problems.add(&node.path, format!("holds fewer than {LEAST_SALT} bytes; make it random"));
+        return None;
+    }
+    Some(salt)
 }
 
 /// Reads the thresholds that are given; the table of thresholds knows their units and ranges.

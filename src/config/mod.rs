@@ -177,7 +177,7 @@ pub struct CacheConfig {
 }
 
 /// Whether and how the keys to blame are found.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CulpritsConfig {
     /// Where missed keys are learned from.
     pub source: CulpritsSource,
@@ -196,13 +196,16 @@ pub enum CulpritsSource {
 }
 
 /// Whether names of keys are shown in the API, on the page, in the log and in files.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum KeyNames {
     /// As they are.
     #[default]
     Shown,
-    /// As a hash that is another one in every process.
-    Hashed,
+    /// As a hash.
+    Hashed {
+        /// What makes the hashes the same in every process; without it each has its own.
+        salt: Option<Secret>,
+    },
 }
 
 /// How to reach a server.

@@ -104,8 +104,10 @@ fn a_full_file_means_what_it_says() {
     assert_eq!(groups, [("product", "product:*"), ("session", "s[0-9]\\[*")]);
     let watch: Vec<_> = catalog.ttl.watch.iter().map(|w| (&*w.name, w.key.as_str())).collect();
     assert_eq!(watch, [("front", "page:front")]);
-    let hashed = CulpritsConfig { source: CulpritsSource::Notifications, keys: KeyNames::Hashed };
-    assert_eq!((catalog.culprits, sessions.culprits), (hashed, CulpritsConfig::default()));
+    let salt = Some(Secret::File("tests/config/good/salt".into()));
+    let keys = KeyNames::Hashed { salt };
+    let hashed = CulpritsConfig { source: CulpritsSource::Notifications, keys };
+    assert_eq!((&catalog.culprits, &sessions.culprits), (&hashed, &CulpritsConfig::default()));
     assert_eq!((catalog.detector.warm_up, catalog.detector.rise), (30.0, 2.0));
 
     assert_eq!(sessions.poll_interval, Duration::from_secs(10));

@@ -3,19 +3,21 @@
 //! Best of all the server names the missed keys. Where it is not asked to, or refuses, there are the
 //! applications' labels, and the sampled keys that went as the misses rose.
 
-use std::hash::{BuildHasher, RandomState};
+mod names;
+
 use std::path::Path;
 
 use tracing::info;
 
 use crate::clock::Clock;
-use crate::config::{CacheConfig, CulpritsConfig, CulpritsSource, KeyNames};
+use crate::config::{CacheConfig, CulpritsSource};
 use crate::detect::{Suspect, SuspectSource, Verdict};
 use crate::serve::key_text;
 use crate::signal::culprits::{Arming, Culprit, GroupedMisses, LONGEST_NAME};
 use crate::signal::tally::Step;
 use crate::source::redis::{Report, Sampler, Tracker};
 use crate::state::Place;
+use names::Names;
 
 /// How long a key that was to blame is watched, seconds: it may run out and be missed again.
 pub const WATCH: f64 = 3600.0;
@@ -29,9 +31,8 @@ const LEAD: f64 = 3.0;
 /// Finds the keys to blame.
 #[derive(Debug)]
 pub struct Culprits {
-    config: CulpritsConfig,
-    /// Makes the hashes of this process.
-    hashes: RandomState,
+    source: CulpritsSource,
+    names: Names,
     /// Where the server names missed keys; also to put back what a process before has left.
     tracker: Option<Tracker>,
     groups: GroupedMisses,
@@ -64,8 +65,8 @@ impl Culprits {
             Tracker::new(&config.redis, config.poll_timeout, clock, place)
         };
         Culprits {
-            config: config.culprits,
-            hashes: RandomState::new(),
+            source: config.culprits.source,
+            names: Names::new(&config.culprits.keys, &config.name),
             tracker: dir.map(tracker),
             groups: GroupedMisses::default(),
             arming: Arming::default(),
@@ -92,7 +93,7 @@ impl Culprits {
         let incident = verdict.running.as_ref().map(|incident| incident.started_at);
         let until = self.arming.until(now, verdict.score, incident);
         if let Some(tracker) = &mut self.tracker
-            && self.config.source == CulpritsSource::Notifications
+            && self.source == CulpritsSource::Notifications
         {
             match until {
                 Some(until) => tracker.track_until(until),
@@ -171,19 +172,13 @@ impl Culprits {
     }
 
     fn suspect(&self, culprit: &Culprit, source: SuspectSource) -> Suspect {
-        let share = culprit.share;
-        match self.config.keys {
-            KeyNames::Shown => Suspect {
-                pattern: culprit.pattern.clone(),
-                share,
-                example: (!culprit.single).then(|| culprit.example.clone()),
-                source,
-            },
-            KeyNames::Hashed => {
-                let hash = self.hashes.hash_one(&culprit.pattern);
-                let pattern = format!("#{hash:016x}").into_bytes();
-                Suspect { pattern, share, example: None, source }
-            }
+        // A hash of one of many keys tells nobody anything.
+        let example = !culprit.single && self.names.are_shown();
+        Suspect {
+            pattern: self.names.of(&culprit.pattern),
+            share: culprit.share,
+            example: example.then(|| culprit.example.clone()),
+            source,
         }
     }
 }
