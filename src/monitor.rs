@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::time::{self, MissedTickBehavior, interval, timeout};
+use tokio::time::{self, Instant, MissedTickBehavior, interval, timeout};
 use tracing::info;
 
 use crate::board::Board;
@@ -69,6 +69,8 @@ pub struct Monitor {
     clock: Clock,
     node: Node,
     sampler: Sampler,
+    /// The server that is sampled, where it is another one.
+    sampled: Option<Node>,
     apps: Vec<AppSource>,
     fleet: Fleet,
     samples: Samples,
@@ -96,7 +98,11 @@ impl Monitor {
     /// When a client for an application cannot be built.
     pub fn new(config: CacheConfig, board: Board, clock: Clock) -> Result<Monitor, AppError> {
         let apps = config.apps.iter().map(|app| AppSource::new(app, config.poll_timeout, clock));
+        // It is polled between two polls of the cache's own server and may not hold up the next.
+        let timeout = config.poll_timeout.min(config.poll_interval / 2);
+        let sampled = config.ttl.sample_from.as_ref().map(|from| Node::new(from, timeout, clock));
         Ok(Monitor {
+            sampled,
             node: Node::new(&config.redis, config.poll_timeout, clock),
             sampler: Sampler::new(&config.ttl, clock),
             apps: apps.collect::<Result<_, _>>()?,
@@ -190,9 +196,19 @@ impl Monitor {
         self.observe();
         self.publish();
         self.keep().await;
+        self.sample(tick + self.config.poll_interval).await;
+    }
+
+    /// Samples deadlines until shortly before the next poll.
+    async fn sample(&mut self, until: Instant) {
+        if let Some(node) = &mut self.sampled {
+            // What is wrong is in its state and in the log.
+            let _ = node.poll().await;
+            return self.sampler.run(node, until).await;
+        }
         // Its lookups of keys that are gone would be among the misses that are looked at.
         if !self.culprits.as_ref().is_some_and(Culprits::is_looking) {
-            self.sampler.run(&mut self.node, tick + self.config.poll_interval).await;
+            self.sampler.run(&mut self.node, until).await;
         }
     }
 
@@ -338,6 +354,7 @@ impl Monitor {
             cache: self.config.name.clone(),
             time: 0.0,
             nodes: vec![node],
+            sampled: self.sampled.as_ref().map(Node::state),
             apps: self.apps.iter().map(AppSource::state).collect(),
             polls: self.polls,
             poll_errors: self.poll_errors.clone(),

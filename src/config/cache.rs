@@ -99,7 +99,7 @@ fn cache(node: &Node, problems: &Problems) -> (Option<Name>, Option<CacheConfig>
     let min_lookups = fields.read("min_lookups", |n, p| fields::integer(n, p, 1..=1_000_000));
     let keep = fields.read("keep_incidents", |n, p| fields::integer(n, p, 1..=10_000));
     let redis = fields.require("redis", "addr and what else the server needs", server);
-    let ttl = fields.read("ttl", |n, p| Some(ttl(n, p)));
+    let ttl = fields.read("ttl", |n, p| Some(ttl(n, redis.as_ref(), p)));
     let called = name.as_ref().map_or("", |name| &name.text);
     let apps = fields.read("apps", |n, p| Some(apps(n, called, p)));
     let culprits = fields.read("culprits", |n, p| Some(culprits(n, p)));

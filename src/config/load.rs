@@ -86,7 +86,7 @@ pub fn target(redis: &str, groups: &[String]) -> Result<(RedisConfig, Vec<TtlGro
         map(vec![("name", text("--group", name)), ("match", text("--group", pattern))])
     });
     let ttl = map(vec![("groups", Node::given("--group", Value::List(groups.collect())))]);
-    let ttl = ttl::ttl(&ttl, &problems);
+    let ttl = ttl::ttl(&ttl, None, &problems);
     let redis = map(vec![("addr", text("--redis.addr", redis))]);
     let redis = server(&redis, &problems);
     problems.or(redis.map(|redis| (redis, ttl.groups)))

@@ -274,6 +274,9 @@ pub struct TtlConfig {
     /// Share of one core of the server that sampling may take, 0.0001 to 0.1. Default 0.005. Above
     /// it the pace is lowered, down to one key a second.
     pub server_budget: f64,
+    /// The server to sample instead of the cache's own, such as a replica. Its own counters, not
+    /// the cache's, hold the lookups then.
+    pub sample_from: Option<RedisConfig>,
     /// Key groups: the first that matches counts.
     pub groups: Vec<TtlGroup>,
     /// Keys asked at every poll.
@@ -285,6 +288,7 @@ impl Default for TtlConfig {
         TtlConfig {
             keys_per_second: 100,
             server_budget: 0.005,
+            sample_from: None,
             groups: Vec::new(),
             watch: Vec::new(),
         }

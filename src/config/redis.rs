@@ -2,7 +2,7 @@
 
 use super::address::{self, REDIS_FORM, Security};
 use super::fields::{self, Fields};
-use super::node::Node;
+use super::node::{Node, Value};
 use super::problem::{Problems, quoted};
 use super::{ClientCertificate, RedisConfig, Secret, Tls};
 
@@ -41,6 +41,30 @@ pub(super) fn server(node: &Node, problems: &Problems) -> Option<RedisConfig> {
         address: url.address,
         username: url.username.or(username.map(|(name, _)| name)),
         password: url.password.or(given),
+        tls,
+    })
+}
+
+/// Reads a further server of a cache: all about it, or its address alone; then user, password and
+/// TLS are those of the cache's own server unless the address says otherwise.
+pub(super) fn further(
+    node: &Node,
+    own: Option<&RedisConfig>,
+    problems: &Problems,
+) -> Option<RedisConfig> {
+    if let Value::Map(_) = node.value {
+        return server(node, problems);
+    }
+    let text = fields::text(node, problems, REDIS_FORM)?;
+    let url = address::redis(&text, &node.path, problems)?;
+    let whole = url.username.is_some() || url.password.is_some();
+    let own_login = own.filter(|_| !whole);
+    let tls = (url.security == Security::Tls)
+        .then(|| own.and_then(|own| own.tls.clone()).unwrap_or_default());
+    Some(RedisConfig {
+        address: url.address,
+        username: url.username.or_else(|| own_login?.username.clone()),
+        password: url.password.or_else(|| own_login?.password.clone()),
         tls,
     })
 }

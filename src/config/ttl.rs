@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::fields::{self, Fields, Name, unique};
 use super::node::Node;
 use super::problem::{Problems, quoted};
-use super::{TtlConfig, TtlGroup, TtlWatch};
+use super::redis::further;
+use super::{RedisConfig, TtlConfig, TtlGroup, TtlWatch};
 use crate::signal::ttl::{ALL_GROUP, OTHER_GROUP};
 
 /// Key groups of one cache: each is a set of series.
@@ -19,11 +20,12 @@ const MOST_WATCHED: usize = 20;
 /// more.
 const SERVER_BUDGET: RangeInclusive<f64> = 0.0001..=0.1;
 
-/// Reads the sampler's settings.
-pub(super) fn ttl(node: &Node, problems: &Problems) -> TtlConfig {
+/// Reads the sampler's settings; `own` is the cache's server.
+pub(super) fn ttl(node: &Node, own: Option<&RedisConfig>, problems: &Problems) -> TtlConfig {
     let mut fields = Fields::of(node, problems);
     let rate = fields.read("keys_per_second", |n, p| fields::integer(n, p, 0..=100_000));
     let budget = fields.read("server_budget", |n, p| fields::number(n, p, SERVER_BUDGET));
+    let sample_from = fields.read("sample_from", |n, p| further(n, own, p));
     let groups = fields.read("groups", |n, p| Some(groups(n, p)));
     let watch = fields.read("watch", |n, p| Some(watch(n, p)));
     fields.end();
@@ -31,6 +33,7 @@ pub(super) fn ttl(node: &Node, problems: &Problems) -> TtlConfig {
     TtlConfig {
         keys_per_second: rate.unwrap_or(defaults.keys_per_second),
         server_budget: budget.unwrap_or(defaults.server_budget),
+        sample_from,
         groups: groups.unwrap_or(defaults.groups),
         watch: watch.unwrap_or(defaults.watch),
     }

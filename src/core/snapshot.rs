@@ -16,6 +16,9 @@ pub struct Snapshot {
     pub time: f64,
     /// The servers, in a stable order.
     pub nodes: Vec<NodeState>,
+    /// The server whose deadlines are sampled, where it is none of these; its counts are not those
+    /// of the cache.
+    pub sampled: Option<NodeState>,
     /// The applications, in configuration order.
     pub apps: Vec<AppState>,
     /// Polls of the cache so far.

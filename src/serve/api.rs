@@ -38,6 +38,8 @@ pub(super) struct CacheJson<'a> {
     load_latency_p99_seconds: Option<f64>,
     misses_per_expiry: Option<f64>,
     nodes: Vec<NodeJson<'a>>,
+    /// The server whose deadlines are sampled, where it is none of `nodes`.
+    sampled_node: Option<NodeJson<'a>>,
     apps: Vec<AppJson<'a>>,
     ttl: Option<TtlJson<'a>>,
 }
@@ -239,6 +241,7 @@ impl<'a> CacheJson<'a> {
             load_latency_p99_seconds: signals.load_latency_p99,
             misses_per_expiry: signals.misses_per_expiry,
             nodes: cache.nodes.iter().map(node).collect(),
+            sampled_node: cache.sampled.as_ref().map(node),
             apps: cache.apps.iter().map(app).collect(),
             ttl: cache.current_ttl().map(|ttl| picture(ttl, cache.nearest_lookups_per_second())),
         }

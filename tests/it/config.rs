@@ -99,6 +99,10 @@ fn a_full_file_means_what_it_says() {
     let client = tls.client.as_ref().expect("a client certificate");
     assert_eq!((&client.cert_file, &client.key_file), (&file, &file));
     assert_eq!((catalog.ttl.keys_per_second, catalog.ttl.server_budget), (50, 0.002));
+    let replica = catalog.ttl.sample_from.as_ref().expect("a replica");
+    assert_eq!(replica.address.to_string(), "replica.example:7000");
+    let same = (&catalog.redis.username, &catalog.redis.password, &catalog.redis.tls);
+    assert_eq!((&replica.username, &replica.password, &replica.tls), same);
     let groups: Vec<_> =
         catalog.ttl.groups.iter().map(|g| (&*g.name, g.pattern.as_str())).collect();
     assert_eq!(groups, [("product", "product:*"), ("session", "s[0-9]\\[*")]);
@@ -115,6 +119,10 @@ fn a_full_file_means_what_it_says() {
     assert_eq!(sessions.redis.address.to_string(), "[fd00::7]:6379");
     let password = sessions.redis.password.as_ref().expect("a password").read().expect("readable");
     assert_eq!(password, b"trailing space ");
+    let replica = sessions.ttl.sample_from.as_ref().expect("a replica");
+    assert_eq!(replica.address.to_string(), "replica.example:6379");
+    assert_eq!(replica.username.as_deref(), Some("reader"));
+    assert_eq!((&replica.password, &replica.tls), (&None, &None));
     assert_eq!(sessions.redis.tls.as_ref().expect("TLS").client, None);
 }
 

@@ -12,9 +12,10 @@ use stampede_exporter::ttl_command::{self, Format, Options, TtlError};
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
 
-use crate::support::PATIENCE;
+use crate::support::exporter::Exporter;
 use crate::support::fake::{Fake, bulk};
 use crate::support::redis::Redis;
+use crate::support::{PATIENCE, wait_for};
 
 /// A sampler at work on one server, with a poll every 200 ms.
 struct Watch {
@@ -594,4 +595,61 @@ fn a_wave_of_popular_keys_costs_what_they_are_used() {
     redis.cli(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
     let lookups = watch.until("a poll", |node, _| own_only(node)).sampler_lookups;
     watch.until("more lookups", |node, p| p.sampler_lookups > lookups + 2000 && own_only(node));
+}
+
+fn calls(redis: &Redis, command: &str) -> f64 {
+    let stat = redis.info("commandstats", &format!("cmdstat_{command}"));
+    let calls = stat.and_then(|s| s.split_once(',')?.0.strip_prefix("calls=")?.parse().ok());
+    calls.unwrap_or(0.0)
+}
+
+/// The replica is asked, the primary is not; what runs out on a replica stays there until the primary
+/// says so, and is not taken for alive. Without the replica the cache is watched all the same.
+#[test]
+fn a_replica_is_sampled_in_place_of_its_primary() {
+    let primary = Redis::start_with(&["--enable-debug-command", "local"]);
+    primary.cli(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
+    let mut commands: Vec<_> = (0..3000).map(|i| words(&format!("SET k:{i} v EX 5000"))).collect();
+    commands.extend((0..1000).map(|i| words(&format!("SET short:{i} v PX 1"))));
+    send(&primary, &commands);
+    let mut replica = Redis::start_with(&["--replicaof", "127.0.0.1", &primary.port.to_string()]);
+    wait_for("the keys on the replica", || (replica.cli(&["DBSIZE"]) == "4000").then_some(()));
+    let yaml = format!(
+        "caches:\n- name: shop\n  poll_interval: 200ms\n  redis: {{ addr: \"{}\" }}\n  ttl:\n    \
+         keys_per_second: 1000\n    sample_from: \"{}\"\n    groups: [{{ name: short, match: \"short:*\" }}]\n",
+        primary.url(),
+        replica.url()
+    );
+    let exporter = Exporter::start_configured(&yaml);
+    exporter.wait_for_metric("stampede_ttl_sample_keys{cache=\"shop\"}", |keys| keys == 3000.0);
+    let count = |group: &str| {
+        let name = format!("stampede_key_ttl_seconds_count{{cache=\"shop\",group=\"{group}\"}}");
+        exporter.metric(&name)
+    };
+    wait_for("a whole round", || {
+        let counts = (count("short")?, count("other")?.round());
+        (counts == (0.0, 3000.0)).then_some(())
+    });
+    assert!(calls(&replica, "pttl") >= 3000.0 && calls(&replica, "scan") > 0.0);
+    assert_eq!((calls(&primary, "pttl"), calls(&primary, "scan")), (0.0, 0.0));
+    assert_eq!(primary.info("stats", "keyspace_hits").as_deref(), Some("0"));
+    assert_eq!(
+        (primary.cli(&["DBSIZE"]), replica.cli(&["DBSIZE"])),
+        ("4000".into(), "4000".into())
+    );
+    let node = |name: &str, redis: &Redis| {
+        format!("{name}{{cache=\"shop\",node=\"127.0.0.1:{}\"}}", redis.port)
+    };
+    let sampler_up = node("stampede_ttl_sampler_up", &replica);
+    assert_eq!(exporter.metric(&sampler_up), Some(1.0));
+    assert_eq!(exporter.metric(&node("stampede_redis_keyspace_hits_total", &primary)), Some(0.0));
+    assert_eq!(exporter.metric(&node("stampede_redis_keys", &replica)), None);
+
+    replica.kill();
+    exporter.wait_for_metric(&sampler_up, |up| up == 0.0);
+    assert_eq!(exporter.metric(&node("stampede_redis_up", &primary)), Some(1.0));
+    replica.start_again();
+    exporter.wait_for_metric(&sampler_up, |up| up == 1.0);
+    let lookups = calls(&replica, "pttl");
+    wait_for("more questions", || (calls(&replica, "pttl") > lookups + 100.0).then_some(()));
 }

@@ -53,8 +53,10 @@ pub(super) const ROWS: &[Row] = &[
         Origin::Node(|node, out| out.add(&[], node.last_success))),
     gauge("stampede_redis_capability", &["cache", "node", "command"],
         "Whether the server lets the exporter use the command (1) or not (0); keymiss stands for key-miss notifications, 0 until they were needed and worked.",
-        Origin::Node(|node, out| for (command, usable) in &node.capabilities {
-            out.add(&[command], flag(*usable));
+        Origin::Cache(|s, out| for node in s.nodes.iter().chain(&s.sampled) {
+            for (command, usable) in &node.capabilities {
+                out.add(&[&node.node, command], flag(*usable));
+            }
         })),
     counter("stampede_redis_keyspace_hits_total", NODE,
         "Lookups that found a key, added up since the exporter started: survives restarts and CONFIG RESETSTAT, and leaves out the exporter's own lookups.",
@@ -245,8 +247,13 @@ pub(super) const ROWS: &[Row] = &[
     gauge("stampede_ttl_sample_timestamp_seconds", CACHE,
         "When the newest key of the TTL sample was looked at, in Unix seconds.",
         Origin::Ttl(|ttl, out| out.add(&[], ttl.sample_time))),
+    gauge("stampede_ttl_sampler_up", NODE,
+        "Whether the server of ttl.sample_from, whose deadlines are sampled instead of those of the cache's own server, answered its last poll. Absent without that key.",
+        Origin::Cache(|s, out| if let Some(node) = &s.sampled {
+            out.add(&[&node.node], flag(node.up));
+        })),
     counter("stampede_ttl_sampler_lookups_total", CACHE,
-        "Lookups that the TTL sampler made at the servers. They are taken out of the hits and misses.",
+        "Lookups that the TTL sampler made at the servers. Those at a server of the cache are taken out of its hits and misses.",
         Origin::Cache(|s, out| out.add(&[], count(s.sampler.lookups)))),
     counter("stampede_ttl_sampler_rounds_total", CACHE,
         "Whole rounds of the TTL sampler over the key space. Before the first, the TTL series rest on a part of it.",

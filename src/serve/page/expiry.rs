@@ -35,6 +35,10 @@ pub(super) fn section(page: &mut Html, cache: &Snapshot, ttl: &TtlPicture) {
     }
     page.raw("</tbody></table></div>\n<p class=\"note\">Estimated from ");
     page.text(number(ttl.sample_keys as f64)).raw(" sampled keys");
+    if let Some(sampled) = &cache.sampled {
+        page.raw(" of ").text(&sampled.node);
+        page.raw(if sampled.up { "" } else { ", which does not answer" });
+    }
     page.raw(if ttl.rounds.complete == 0 { ", the first round is not complete" } else { "" });
     page.raw(".</p>\n");
     held(page, ttl);

@@ -73,6 +73,12 @@ pub fn catalog() -> Snapshot {
             seconds: 92.5,
             excess_misses: 30_460.25,
         },
+        sampled: Some(NodeState {
+            node: "replica:6379".into(),
+            up: true,
+            capabilities: vec![("scan", true), ("pttl", false)],
+            ..NodeState::default()
+        }),
         ttl: Some(ttl()),
         sampler: SamplerTotals { lookups: 86_400, odd_keys: 3, rounds: 7, waves: [3, 1, 2] },
         ..Snapshot::default()
