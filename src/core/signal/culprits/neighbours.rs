@@ -67,10 +67,11 @@ impl Neighbours {
         }
     }
 
-    /// Ends the look. What it has seen is forgotten.
+    /// Ends the look. What is gone is forgotten, and the others can be asked for in the next one.
     pub fn rest(&mut self) {
         if self.since.take().is_some() {
-            self.kept.clear();
+            self.kept.retain(|kept| kept.fate != Fate::Gone);
+            self.kept.iter_mut().for_each(|kept| kept.fate = Fate::Unknown);
         }
     }
 
@@ -195,6 +196,10 @@ mod tests {
         assert_eq!(named(&neighbours, NOW + 4.0).first().unwrap().0, "product:*");
         neighbours.rest();
         assert_eq!((named(&neighbours, NOW + 5.0), neighbours.questions(NOW, 9)), (vec![], None));
+        // The sessions that were still there are asked for in the next look.
+        neighbours.look(NOW + 2.0);
+        let left = (0..300_u32).filter(|n| n % 3 != 0 && n % 16 != 0).count();
+        assert_eq!(ask(&mut neighbours, 20, |_| true), left);
     }
 
     #[test]
