@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::clock::Clock;
@@ -24,9 +24,16 @@ const BACK: f64 = 3600.0;
 /// Seconds between two points, the interval at which the exporter is meant to be scraped.
 const STEP: f64 = 5.0;
 
-/// All answers together must be there by then, and each takes some hundred kilobytes for a few
-/// servers and applications.
-const LIMITS: Limits = Limits { time: Duration::from_secs(30), bytes: 4 * 1024 * 1024 };
+/// Each answer must be there by then, and takes some hundred kilobytes for a few servers and
+/// applications.
+const LIMITS: Limits = Limits { time: Duration::from_secs(10), bytes: 4 * 1024 * 1024 };
+
+/// Seconds after which it does not ask once more: a Prometheus that starts together with the exporter
+/// needs a while.
+const LAST_TRY: f64 = 20.0;
+
+/// The pause before it asks again a server that gave no answer.
+const PAUSE: Duration = Duration::from_secs(2);
 
 /// A look at the history of one cache, under way.
 #[derive(Debug)]
@@ -45,15 +52,21 @@ impl WarmStart {
     ) -> WarmStart {
         let mut look = JoinSet::new();
         look.spawn(async move {
-            let found = timeout(LIMITS.time, learn(&server, &cache, thresholds, clock.now())).await;
-            let url = &server.url;
-            match found {
-                Ok(Ok(Some(state))) => return Some(state),
-                Ok(Ok(None)) => info!(%cache, %url, "Prometheus has nothing to learn from yet"),
-                Ok(Err(error)) => warn!(%cache, %url, "no warm start: {}", one_line(&error)),
-                Err(_) => warn!(%cache, %url, "no warm start: no answer in {:?}", LIMITS.time),
+            let begun = clock.now();
+            loop {
+                let found = learn(&server, &cache, &thresholds, clock.now()).await;
+                let url = &server.url;
+                match found {
+                    Ok(Some(state)) => return Some(state),
+                    Ok(None) => info!(%cache, %url, "Prometheus has nothing to learn from yet"),
+                    Err(error) if error.is_passing() && clock.now() - begun < LAST_TRY => {
+                        sleep(PAUSE).await;
+                        continue;
+                    }
+                    Err(error) => warn!(%cache, %url, "no warm start: {}", one_line(&error)),
+                }
+                return None;
             }
-            None
         });
         WarmStart { look }
     }
@@ -68,11 +81,11 @@ impl WarmStart {
 async fn learn(
     server: &PrometheusConfig,
     cache: &str,
-    thresholds: Thresholds,
+    thresholds: &Thresholds,
     now: f64,
 ) -> Result<Option<State>, PrometheusError> {
     let mut reader = PrometheusReader::open(server, LIMITS, questions(cache, now))?;
-    let (mut samples, mut detector) = (Samples::default(), Detector::new(thresholds));
+    let (mut samples, mut detector) = (Samples::default(), Detector::new(thresholds.clone()));
     while let Some(readings) = reader.next().await? {
         for reading in readings {
             if let Some(sample) = samples.next(&reading) {

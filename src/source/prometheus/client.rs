@@ -42,6 +42,21 @@ pub enum PrometheusError {
     },
 }
 
+impl PrometheusError {
+    /// Whether the same question may be answered a little later.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            PrometheusError::Request(_) => true,
+            // As of a server that starts or is overloaded.
+            PrometheusError::NoAnswer(status) => (500..600).contains(status),
+            PrometheusError::Password(_)
+            | PrometheusError::Address
+            | PrometheusError::Refused { .. }
+            | PrometheusError::TooLarge { .. } => false,
+        }
+    }
+}
+
 /// How long and how large an answer may be.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
