@@ -30,6 +30,8 @@ pub(super) struct Drawn {
     pub(super) deadline: Option<f64>,
     /// The server's counter of its use, where it keeps one; see `popularity.rs`.
     pub(super) frequency: Option<u8>,
+    /// The round of the scan that gave it, modulo 256, if rounds keep their order.
+    pub(super) round: Option<u8>,
 }
 
 /// A key's identity over rounds. Two of a million keys share one with a chance of 3 in 10^8.
@@ -68,6 +70,8 @@ pub(super) struct Deadlines {
     index: HashTable<u32>,
     /// The number of the oldest record.
     first: u32,
+    /// By database, up to which record the round that runs has passed the one before.
+    passed: BTreeMap<u64, u32>,
     spaces: BTreeMap<u64, Space>,
 }
 
@@ -81,6 +85,7 @@ struct Record {
     /// Whether it is the newest answer of a key that is there.
     live: bool,
     frequency: Option<u8>,
+    round: Option<u8>,
 }
 
 /// Answers of one database that came together.
@@ -123,6 +128,7 @@ impl Deadlines {
             batches: VecDeque::new(),
             index: HashTable::new(),
             first: 0,
+            passed: BTreeMap::new(),
             spaces: BTreeMap::new(),
         }
     }
@@ -157,27 +163,67 @@ impl Deadlines {
             group: drawn.group,
             live: true,
             frequency: drawn.frequency,
+            round: drawn.round,
         });
         let (records, first) = (&mut self.records, self.first);
         let place = |number: u32| number.wrapping_sub(first) as usize;
         let key_of = |number: &u32| records.get(place(*number)).map_or(0, |r| r.key);
+        let mut before = None;
         match self.index.entry(drawn.key, |number| key_of(number) == drawn.key, key_of) {
             Entry::Occupied(mut entry) => {
-                let before = std::mem::replace(entry.get_mut(), number);
-                let known = records.get_mut(place(before)).and_then(|record| {
+                let old = std::mem::replace(entry.get_mut(), number);
+                before = records.get_mut(place(old)).map(|record| {
                     record.live = false;
-                    record.frequency
+                    (place(old), *record)
                 });
-                // Not every question asks for it.
-                if let Some(record) = records.back_mut() {
-                    record.frequency = record.frequency.or(known);
-                }
             }
             Entry::Vacant(entry) => {
                 entry.insert(number);
             }
         }
+        if let Some((place, old)) = before {
+            // Not every question asks for it.
+            if let Some(record) = records.back_mut() {
+                record.frequency = record.frequency.or(old.frequency);
+            }
+            if drawn.round.is_some() && old.round.is_some() && drawn.round != old.round {
+                self.pass(drawn.database, place);
+            }
+        }
         self.expire(drawn.taken);
+    }
+
+    /// Takes in that a new round of a database's scan has come to the record at this place. Rounds
+    /// keep their order, so what was asked before it in the round before lies in a part of the table
+    /// that is scanned again, and was not given again. It is gone, and must not count beside those
+    /// that were: they stand for a space from which it has gone.
+    fn pass(&mut self, database: u64, place: usize) {
+        let until = self.passed.get(&database).map_or(0, |n| n.wrapping_sub(self.first) as i32);
+        // The numbers of what has been let go lie before the first.
+        if usize::try_from(until).is_ok_and(|until| place < until) {
+            return;
+        }
+        let mut end = 0;
+        let mut gone = Vec::new();
+        for batch in &self.batches {
+            let start = end;
+            end = start + batch.records;
+            if place < end {
+                break;
+            }
+            if batch.database != database {
+                continue;
+            }
+            let records = self.records.range_mut(start..end);
+            for record in records.filter(|record| record.live && record.round.is_some()) {
+                record.live = false;
+                gone.push(record.key);
+            }
+        }
+        for key in gone {
+            self.forget(key);
+        }
+        self.passed.insert(database, self.first.wrapping_add(end as u32));
     }
 
     /// Takes in that a key was gone when asked.
@@ -305,6 +351,7 @@ impl Deadlines {
         });
         self.batches.retain(|batch| batch.records > 0);
         self.first = 0;
+        self.passed.clear();
         self.index.clear();
         let (index, records) = (&mut self.index, &self.records);
         let key_of = |number: &u32| records.get(*number as usize).map_or(0, |r| r.key);
@@ -348,7 +395,15 @@ mod tests {
     use super::*;
 
     fn drawn(key: u64, database: u64, taken: f64, deadline: Option<f64>) -> Drawn {
-        Drawn { key, database, group: (key % 7) as u16, taken, deadline, frequency: None }
+        Drawn {
+            key,
+            database,
+            group: (key % 7) as u16,
+            taken,
+            deadline,
+            frequency: None,
+            round: None,
+        }
     }
 
     fn space(index: u64) -> (Database, Estimate) {
@@ -437,6 +492,38 @@ mod tests {
         assert_eq!((sample.len(), sample.records.len(), sample.batches.len()), (1000, 1000, 1));
         let newest: Vec<u16> = sample.newest_first(0).take(3).map(|k| k.group).collect();
         assert_eq!(newest, [14_999 % 7, 14_998 % 7, 14_997 % 7].map(|group| group as u16));
+    }
+
+    /// Two databases, scanned in turns. In the second round key 3 of the first is not given again; it
+    /// goes when a key that was asked after it comes. A key that comes twice in one round, or was
+    /// asked out of turn, makes nothing go.
+    #[test]
+    fn what_a_round_has_passed_is_gone() {
+        let mut sample = Deadlines::new(1000, 1e9);
+        sample.observe_spaces([space(0), space(3)]);
+        let mut time = 0.0;
+        let mut draw = |sample: &mut Deadlines, key: u64, database: u64, round: Option<u8>| {
+            time += 1.0;
+            sample.draw(Drawn { round, ..drawn(key, database, time, None) });
+        };
+        for key in 0..10 {
+            draw(&mut sample, key, 0, Some(255));
+            draw(&mut sample, 100 + key, 3, Some(255));
+        }
+        draw(&mut sample, 9, 0, Some(255));
+        draw(&mut sample, 8, 0, None);
+        assert_eq!(sample.len(), 20);
+        for key in [0, 1, 2] {
+            draw(&mut sample, key, 0, Some(0));
+            assert_eq!(sample.len(), 20, "after {key}");
+        }
+        draw(&mut sample, 4, 0, Some(0));
+        assert_eq!(sample.len(), 19);
+        draw(&mut sample, 104, 3, Some(0));
+        assert_eq!((sample.len(), sample.newest_first(3).count()), (15, 6));
+        // All but the 8, which was asked out of turn.
+        draw(&mut sample, 9, 0, Some(0));
+        assert_eq!(sample.newest_first(0).count(), 6, "0, 1, 2, 4, 8, 9");
     }
 
     /// The number of a record runs over after 2^32 of them, some years.

@@ -65,6 +65,25 @@ impl Groups {
     }
 }
 
+/// What a server said of a key.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Seen {
+    /// Seconds left; `None` for a key that never runs out.
+    pub ttl: Option<f64>,
+    /// How much it is used, by `OBJECT FREQ`, if that was asked.
+    pub frequency: Option<u8>,
+    /// The round of the scan that gave it, modulo 256; `None` if it was not a scan, or one whose
+    /// rounds do not keep their order.
+    pub round: Option<u8>,
+}
+
+impl Seen {
+    /// A key with so many seconds left, or without a deadline, and no more known of it.
+    pub fn with(ttl: Option<f64>) -> Seen {
+        Seen { ttl, ..Seen::default() }
+    }
+}
+
 /// A wave that has been announced.
 #[derive(Debug, Clone)]
 struct Announced {
@@ -108,24 +127,17 @@ impl Estimator {
         }
     }
 
-    /// Takes in that `key` was seen at `now` with so many seconds left, or without a deadline, and
-    /// how much it is used by `OBJECT FREQ` if that was asked.
-    pub fn draw(
-        &mut self,
-        now: f64,
-        database: u64,
-        key: &[u8],
-        ttl: Option<f64>,
-        frequency: Option<u8>,
-    ) {
+    /// Takes in what was seen of `key` at `now`.
+    pub fn draw(&mut self, now: f64, database: u64, key: &[u8], seen: Seen) {
         self.newest = Some(now);
         self.sample.draw(Drawn {
             key: key_id(database, key),
             database,
             group: self.groups.of(key),
             taken: now,
-            deadline: ttl.map(|left| now + left.clamp(0.0, MAX_TTL)),
-            frequency,
+            deadline: seen.ttl.map(|left| now + left.clamp(0.0, MAX_TTL)),
+            frequency: seen.frequency,
+            round: seen.round,
         });
     }
 
@@ -410,11 +422,11 @@ mod tests {
         let mut e = estimator(&[("a", "a:*"), ("b", "b:*")]);
         e.observe_spaces(NOW, &space(1000.0, 800.0));
         for i in 0..2 {
-            e.draw(NOW, 0, format!("a:{i}").as_bytes(), Some(5.0), None);
-            e.draw(NOW, 0, format!("c:{i}").as_bytes(), None, None);
+            e.draw(NOW, 0, format!("a:{i}").as_bytes(), Seen::with(Some(5.0)));
+            e.draw(NOW, 0, format!("c:{i}").as_bytes(), Seen::with(None));
         }
         for i in 0..6 {
-            e.draw(NOW, 0, format!("b:{i}").as_bytes(), Some(100.0), None);
+            e.draw(NOW, 0, format!("b:{i}").as_bytes(), Seen::with(Some(100.0)));
         }
         let p = e.picture(NOW);
         let names: Vec<&str> = p.groups.iter().map(|g| &*g.name).collect();
@@ -436,7 +448,7 @@ mod tests {
         let mut e = estimator(&[]);
         e.observe_spaces(NOW, &space(40.0, 40.0));
         for i in 0..40 {
-            e.draw(NOW, 0, format!("k{i}").as_bytes(), Some(40.0), None);
+            e.draw(NOW, 0, format!("k{i}").as_bytes(), Seen::with(Some(40.0)));
         }
         let p = e.picture(NOW + 30.5);
         close(p.due[0].value, 0.0);
@@ -453,7 +465,7 @@ mod tests {
             let mut e = estimator(&[]);
             e.observe_spaces(NOW, &space(40.0, 40.0));
             for i in 0..40 {
-                e.draw(NOW, 0, format!("k{i}").as_bytes(), Some(f64::from(i) + 0.5), None);
+                e.draw(NOW, 0, format!("k{i}").as_bytes(), Seen::with(Some(f64::from(i) + 0.5)));
             }
             e.observe_spaces(NOW, &space(still, still));
             let p = e.picture(NOW + 60.0);
@@ -467,10 +479,10 @@ mod tests {
     fn a_newer_answer_replaces_the_older_one() {
         let mut e = estimator(&[]);
         e.observe_spaces(NOW, &space(2.0, 1.0));
-        e.draw(NOW, 0, b"a", Some(5.0), None);
-        e.draw(NOW, 0, b"b", Some(5.0), None);
-        e.draw(NOW + 1.0, 0, b"a", Some(200.0), None);
-        e.draw(NOW + 1.0, 0, b"b", None, None);
+        e.draw(NOW, 0, b"a", Seen::with(Some(5.0)));
+        e.draw(NOW, 0, b"b", Seen::with(Some(5.0)));
+        e.draw(NOW + 1.0, 0, b"a", Seen::with(Some(200.0)));
+        e.draw(NOW + 1.0, 0, b"b", Seen::with(None));
         let p = e.picture(NOW + 1.0);
         assert_eq!(p.sample_keys, 2);
         close(p.due[1].value, 0.0);
@@ -486,9 +498,9 @@ mod tests {
         e.observe_spaces(NOW, &[database(0, 900.0), database(7, 100.0)]);
         for i in 0..10 {
             if i < 9 {
-                e.draw(NOW, 0, format!("k{i}").as_bytes(), Some(5.0), None);
+                e.draw(NOW, 0, format!("k{i}").as_bytes(), Seen::with(Some(5.0)));
             }
-            e.draw(NOW, 7, format!("k{i}").as_bytes(), Some(500.0), None);
+            e.draw(NOW, 7, format!("k{i}").as_bytes(), Seen::with(Some(500.0)));
         }
         let p = e.picture(NOW);
         close(p.due[1].value, 900.0);
@@ -502,7 +514,12 @@ mod tests {
         let mut e = estimator(&[("p", "p:*")]);
         e.observe_spaces(NOW, &space(50_000.0, 50_000.0));
         for i in 0..500 {
-            e.draw(NOW, 0, format!("p:{i}").as_bytes(), Some(120.0 + f64::from(i) / 500.0), None);
+            e.draw(
+                NOW,
+                0,
+                format!("p:{i}").as_bytes(),
+                Seen::with(Some(120.0 + f64::from(i) / 500.0)),
+            );
         }
         let p = e.picture(NOW);
         assert_eq!(p.waves.len(), 1, "{:?}", p.waves);
@@ -533,7 +550,7 @@ mod tests {
             for i in 0..40 {
                 let key = second * 40 + i;
                 let at = NOW + 120.0 + f64::from(key * 7919 % 400) / 1000.0;
-                e.draw(now, 0, format!("p:{key}").as_bytes(), Some(at - now), None);
+                e.draw(now, 0, format!("p:{key}").as_bytes(), Seen::with(Some(at - now)));
             }
             let p = e.picture(now);
             assert_eq!(p.waves.len(), 1, "after {second} s: {:?}", p.waves);
@@ -555,7 +572,7 @@ mod tests {
         let mut rng = SmallRng::seed_from_u64(1);
         for i in 0..4000 {
             let left = rng.random_range(108.0..132.0);
-            e.draw(NOW, 0, format!("p:{i}").as_bytes(), Some(left), None);
+            e.draw(NOW, 0, format!("p:{i}").as_bytes(), Seen::with(Some(left)));
         }
         let ratio = e.picture(NOW).all.clustering_ratio.expect("a ratio");
         assert!((5.5..7.0).contains(&ratio), "{ratio}");
@@ -581,7 +598,7 @@ mod tests {
             for _ in 0..100 {
                 let key = rng.random_range(0..written);
                 let at = NOW + 120.0 + f64::from(key) / 1000.0;
-                e.draw(now, 0, format!("p:{key}").as_bytes(), Some(at - now), None);
+                e.draw(now, 0, format!("p:{key}").as_bytes(), Seen::with(Some(at - now)));
             }
             let p = e.picture(now);
             if second <= 5 || second > 12 {
@@ -596,7 +613,7 @@ mod tests {
         let mut e = estimator(&[]);
         e.observe_spaces(NOW, &space(1000.0, 1000.0));
         for i in 0..1000 {
-            e.draw(NOW, 0, format!("k:{i}").as_bytes(), Some(500.0 + f64::from(i)), None);
+            e.draw(NOW, 0, format!("k:{i}").as_bytes(), Seen::with(Some(500.0 + f64::from(i))));
         }
         let ratio = e.picture(NOW).due_ratio.expect("a ratio");
         assert_eq!((ratio, ratio.is_sign_negative()), (0.0, false));
@@ -608,7 +625,7 @@ mod tests {
         let p = e.picture(NOW);
         assert_eq!((p.sample_keys, p.due_ratio, p.all), (0, None, Forecast::default()));
         e.observe_spaces(NOW, &space(0.0, 0.0));
-        e.draw(NOW, 0, b"", Some(f64::MAX), None);
+        e.draw(NOW, 0, b"", Seen::with(Some(f64::MAX)));
         assert_eq!(e.picture(NOW).due[3].value, 0.0);
     }
 }

@@ -28,7 +28,7 @@ mod wave;
 
 use std::sync::Arc;
 
-pub use estimator::{Estimator, Groups};
+pub use estimator::{Estimator, Groups, Seen};
 pub use held::passed;
 pub use outcome::{Outcome, PastWave};
 

@@ -7,7 +7,8 @@ use super::walk::Walk;
 use crate::reading::info::{Database, Info};
 use crate::signal::ttl::Rounds;
 
-/// The servers whose cursors tell how much of the table lies before them, outside of a cluster.
+/// The servers whose cursors tell how much of the table lies before them, and which scan in the same
+/// order each time, outside of a cluster.
 const ORDERLY: [&str; 3] = ["redis", "valkey", "keydb"];
 
 /// The command that gives keys.
@@ -93,7 +94,9 @@ impl Course {
             .max_by(|a, b| behind(a).total_cmp(&behind(b)))?
             .index;
         let source = self.source;
-        Some(self.walks.entry(database).or_default().slice(database, keys, source))
+        let slice = self.walks.entry(database).or_default().slice(database, keys, source);
+        let in_order = self.orderly && source == KeySource::Scan;
+        Some(Slice { round: slice.round.filter(|_| in_order), ..slice })
     }
 
     /// The way through one database.

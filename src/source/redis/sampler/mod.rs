@@ -40,7 +40,7 @@ use crate::config::TtlConfig;
 use crate::reading::info::Info;
 use crate::signal::counters::OwnLookups;
 use crate::signal::culprits::{Culprit, Neighbours};
-use crate::signal::ttl::{Estimator, Groups, Rounds, TtlPicture};
+use crate::signal::ttl::{Estimator, Groups, Rounds, Seen, TtlPicture};
 use crate::snapshot::SamplerTotals;
 
 /// Keys in one pipeline at an ordinary pace: about 30 µs of the server's time.
@@ -231,8 +231,8 @@ impl Sampler {
     /// The next question: for what may be gone, else for what comes next on the way.
     fn slice(&mut self, now: f64, keys: usize) -> Option<Slice> {
         if let Some((database, keys)) = self.neighbours.questions(now, keys) {
-            let (frequencies, fetch, finishes) = (false, None, None);
-            return Some(Slice { database, keys, frequencies, fetch, finishes });
+            let (round, frequencies, fetch, finishes) = (None, false, None, None);
+            return Some(Slice { database, keys, round, frequencies, fetch, finishes });
         }
         let frequencies = self.counts_use && now >= self.use_again;
         Some(Slice { frequencies, ..self.course.next(now, keys)? })
@@ -343,7 +343,8 @@ impl Sampler {
                 }
                 Answer::Refused(_) | Answer::Odd => continue,
             };
-            self.estimator.draw(at, slice.database, key, left, frequency);
+            let seen = Seen { ttl: left, frequency, round: slice.round };
+            self.estimator.draw(at, slice.database, key, seen);
             self.neighbours.answer(slice.database, key, true);
             self.neighbours.draw(at, slice.database, key, left.map(|left| at + left));
         }

@@ -47,6 +47,8 @@ impl Fetch {
 pub(super) struct Slice {
     pub(super) database: u64,
     pub(super) keys: Vec<Vec<u8>>,
+    /// The round of the scan that gave them, modulo 256, if rounds keep their order.
+    pub(super) round: Option<u8>,
     /// Whether their use is asked too.
     pub(super) frequencies: bool,
     pub(super) fetch: Option<Fetch>,

@@ -59,9 +59,10 @@ impl Walk {
             }
             KeySource::RandomKey => Fetch::RandomKeys(wanted),
         });
+        let round = Some(self.rounds as u8);
         let finishes = if self.queue.is_empty() { self.ending.take() } else { None };
         self.rounds += u64::from(finishes.is_some());
-        Slice { database, keys, frequencies: false, fetch, finishes }
+        Slice { database, keys, round, frequencies: false, fetch, finishes }
     }
 
     /// Takes in the keys of a fetch whose answer came at `at`, and tells how much of the table they
