@@ -44,6 +44,8 @@ mod serve;
 
 // What expires when: the sampler on real servers, the forecast against the truth.
 mod ttl;
+// The ttl command: its intervals against a full scan, and cut short.
+mod ttl_command;
 // The rules of the sources themselves.
 mod tidy;
 

@@ -104,7 +104,7 @@ fn at_port(port: u16) -> RedisConfig {
 }
 
 /// Sends commands in one go, each a list of byte strings.
-fn send(redis: &Redis, commands: &[Vec<Vec<u8>>]) {
+pub fn send(redis: &Redis, commands: &[Vec<Vec<u8>>]) {
     let mut cli = Command::new("redis-cli")
         .args(["-p", &redis.port.to_string(), "--pipe"])
         .stdin(Stdio::piped())
@@ -124,7 +124,7 @@ fn send(redis: &Redis, commands: &[Vec<Vec<u8>>]) {
     assert!(cli.wait().expect("its end").success());
 }
 
-fn words(text: &str) -> Vec<Vec<u8>> {
+pub fn words(text: &str) -> Vec<Vec<u8>> {
     text.split(' ').map(|word| word.as_bytes().to_vec()).collect()
 }
 
@@ -167,7 +167,7 @@ fn a_whole_round_is_a_census_and_our_lookups_are_not_exported() {
     assert!(hits >= 1000.0, "the server counted {hits}");
 }
 
-fn command_on(redis: &Redis, format: Format) -> (String, String) {
+pub fn command_on(redis: &Redis, format: Format) -> (String, String) {
     let options = Options {
         redis: at_port(redis.port),
         groups: vec![
@@ -597,7 +597,7 @@ fn a_wave_of_popular_keys_costs_what_they_are_used() {
     watch.until("more lookups", |node, p| p.sampler_lookups > lookups + 2000 && own_only(node));
 }
 
-fn calls(redis: &Redis, command: &str) -> f64 {
+pub fn calls(redis: &Redis, command: &str) -> f64 {
     let stat = redis.info("commandstats", &format!("cmdstat_{command}"));
     let calls = stat.and_then(|s| s.split_once(',')?.0.strip_prefix("calls=")?.parse().ok());
     calls.unwrap_or(0.0)
