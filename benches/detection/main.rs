@@ -250,14 +250,14 @@ fn steps(arguments: &Arguments) {
     let mut cells = Vec::new();
     for rate in rates {
         for target in targets {
-            cells.push((rate, target));
+            cells.push((rate, target, 700 + cells.len() as u64));
         }
     }
-    let results = parallel(&cells, |(rate, target)| {
+    let results = parallel(&cells, |(rate, target, place)| {
         let mut scores: [Score; 3] = Default::default();
         let scenario = scenario::step(*rate, *target);
         for seed in arguments.first_seed..arguments.first_seed + seeds {
-            let run = Run::of(&scenario, seed * 1000 + 777, arguments.counted);
+            let run = Run::of(&scenario, seed * 1000 + place, arguments.counted);
             let samples: Vec<_> = run.samples.iter().map(without_witnesses).collect();
             let run = Run { samples, ..run };
             for (score, rule) in scores.iter_mut().zip(rules) {

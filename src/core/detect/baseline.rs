@@ -11,10 +11,19 @@ use crate::reading::Lookups;
 const DISPERSION_PRIOR: f64 = 1.5;
 /// Seconds of polls, or events where they are fewer, that the first assumption counts for.
 const DISPERSION_PRIOR_WEIGHT: f64 = 30.0;
+/// Events below which a level is remembered for longer: from fewer it is not known to a thirtieth,
+/// and its own error would hide a small rise.
+const ENOUGH_EVENTS: f64 = 1000.0;
+/// How many times longer: with the half-life of ten minutes half an hour, which still follows a day.
+const SCARCE_STRETCH: f64 = 3.0;
+/// Degrees of freedom of the dispersion before anything about it is forgotten.
+const ENOUGH_FREEDOM: f64 = 1000.0;
 /// Counts are never steadier than Poisson, and above 60 a cache is beyond statistics.
 const DISPERSION_RANGE: (f64, f64) = (1.0, 60.0);
 /// Blocks that the first assumption about the wander counts for.
 const WANDER_PRIOR_BLOCKS: f64 = 5.0;
+/// Degrees of freedom that the first assumption about the wander counts for.
+const WANDER_PRIOR_FREEDOM: f64 = 8.0;
 /// Below this mean a single event looks like a burst: up to so many events are never cut off.
 const NEVER_CUT: f64 = 5.0;
 /// Events in a block from which on its own scatter does not hide the wander.
@@ -34,6 +43,8 @@ const UNSEEN: f64 = 0.5;
 pub(crate) struct Fade {
     seconds: f64,
     level: f64,
+    /// Of a level with few events.
+    scarce: f64,
     dispersion: f64,
 }
 
@@ -41,7 +52,7 @@ impl Fade {
     /// The fading over `seconds` of the level of the last minute.
     pub(crate) fn local(seconds: f64, thresholds: &Thresholds) -> Fade {
         let level = (-seconds.min(LONGEST_FADE) / thresholds.local_half_life).exp2();
-        Fade { level, ..Fade::over(seconds, thresholds) }
+        Fade { level, scarce: level, ..Fade::over(seconds, thresholds) }
     }
 
     /// The fading over `seconds`.
@@ -50,6 +61,7 @@ impl Fade {
         Fade {
             seconds,
             level: (-faded / thresholds.half_life).exp2(),
+            scarce: (-faded / (thresholds.half_life * SCARCE_STRETCH)).exp2(),
             dispersion: (-faded / thresholds.dispersion_half_life).exp2(),
         }
     }
@@ -85,15 +97,26 @@ pub(crate) struct Level {
     exposure: f64,
     squares: f64,
     square_weight: f64,
+    square_freedom: f64,
     blocks: f64,
     block_weight: f64,
+    block_seconds: f64,
     block: Block,
     /// How far off the last stretch was, and its mean.
     last: Option<(f64, f64)>,
     dispersion: f64,
     doubted_dispersion: f64,
     wander: f64,
+    wander_freedom: f64,
     relative_variance: f64,
+}
+
+/// How a count scatters about its expectation, and how well that is known.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Scatter {
+    pub(crate) variance: f64,
+    /// Degrees of freedom of the variance: independent measurements that it rests on.
+    pub(crate) freedom: f64,
 }
 
 /// The block that is being filled for the wander.
@@ -129,11 +152,12 @@ impl Level {
             let mean = self.mean(exposure);
             let reach = (thresholds.winsorise * self.variance(mean).sqrt()).max(NEVER_CUT);
             seen = events.min(mean + reach).max(mean - reach).max(0.0);
-            self.scatter(seen, mean, fade, thresholds);
+            self.learn_scatter(seen, mean, fade, thresholds);
         }
-        self.events = self.events * fade.level + seen;
-        self.exposure = self.exposure * fade.level + exposure;
-        self.relative_variance = self.relative(thresholds);
+        let kept = if self.events > ENOUGH_EVENTS { fade.level } else { fade.scarce };
+        self.events = self.events * kept + seen;
+        self.exposure = self.exposure * kept + exposure;
+        self.relative_variance = self.relative();
     }
 
     /// Events to be expected with `exposure`; 0 when nothing was learned.
@@ -155,16 +179,31 @@ impl Level {
         self.doubted_dispersion * mean + self.relative_variance * mean * mean
     }
 
-    /// Variance of a count with `exposure` whose expectation is put at `mean`, however little was
-    /// seen. Having seen nothing in a long time is knowing well that there is no more than that.
-    pub(crate) fn variance_at_least(&self, mean: f64, exposure: f64) -> f64 {
+    /// Scatter of a count whose expectation is `mean`, above 0.
+    pub(crate) fn scatter(&self, mean: f64) -> Scatter {
+        self.scatter_with(self.relative_variance, mean)
+    }
+
+    /// Scatter of a count with `exposure` whose expectation is put at `mean`, above 0, however
+    /// little was seen. Having seen nothing in a long time is knowing well that there is no more
+    /// than that.
+    pub(crate) fn scatter_at_least(&self, mean: f64, exposure: f64) -> Scatter {
         if mean <= self.mean(exposure) {
-            return self.variance(mean);
+            return self.scatter(mean);
         }
         let events = mean / exposure * self.exposure;
         let unsure = |events: f64| self.dispersion / (events + UNSEEN);
         let relative = self.relative_variance - unsure(self.events) + unsure(events);
-        self.doubted_dispersion * mean + relative * mean * mean
+        self.scatter_with(relative, mean)
+    }
+
+    /// Of the parts of the variance the wander is the one that is hardly known; the sum has the
+    /// freedom that Satterthwaite (Biometrics Bulletin 2, 1946) gives it.
+    fn scatter_with(&self, relative: f64, mean: f64) -> Scatter {
+        let wander = self.wander * mean * mean;
+        let variance = self.doubted_dispersion * mean + relative * mean * mean;
+        let share = wander / variance;
+        Scatter { variance, freedom: self.wander_freedom / (share * share) }
     }
 
     /// Variance over mean from poll to poll.
@@ -189,16 +228,16 @@ impl Level {
     }
 
     /// Takes `ratio` as the new level at once, and is less sure of it than of the old one.
-    pub(crate) fn rebase(&mut self, ratio: f64, thresholds: &Thresholds) {
+    pub(crate) fn rebase(&mut self, ratio: f64) {
         self.exposure *= REBASE_TRUST;
         self.events = ratio * self.exposure;
         self.block = Block::default();
-        self.relative_variance = self.relative(thresholds);
+        self.relative_variance = self.relative();
     }
 
     /// The dispersion is taken from one stretch to the next, where wander cancels; what is left over
     /// in whole blocks is the wander.
-    fn scatter(&mut self, seen: f64, mean: f64, fade: &Fade, thresholds: &Thresholds) {
+    fn learn_scatter(&mut self, seen: f64, mean: f64, fade: &Fade, thresholds: &Thresholds) {
         if mean < LEAST_MEAN {
             return;
         }
@@ -208,8 +247,12 @@ impl Level {
             let square = (off - last_off) * (off - last_off) / both;
             // A second in which hardly anything was expected tells hardly anything.
             let weight = both / (both + 1.0) * fade.seconds.min(LONGEST_FADE);
-            self.squares = self.squares * fade.dispersion + square * weight;
-            self.square_weight = self.square_weight * fade.dispersion + weight;
+            let kept = if self.square_freedom > ENOUGH_FREEDOM { fade.dispersion } else { 1.0 };
+            self.squares = self.squares * kept + square * weight;
+            self.square_weight = self.square_weight * kept + weight;
+            // The fewer are expected, the heavier the tail and the less a square tells.
+            let heavy = 6.0 * self.dispersion - 4.0;
+            self.square_freedom = self.square_freedom * kept + both / (both + heavy);
             self.dispersion = self.current_dispersion();
             self.doubted_dispersion = self.dispersion * self.doubt();
         }
@@ -233,7 +276,8 @@ impl Level {
         let fade = (-seconds / thresholds.wander_half_life).exp2();
         self.blocks = self.blocks * fade + weight * wander;
         self.block_weight = self.block_weight * fade + weight;
-        self.wander = self.current_wander(thresholds);
+        self.block_seconds = self.block_seconds * fade + weight * seconds;
+        self.refresh_wander(thresholds);
     }
 
     fn current_dispersion(&self) -> f64 {
@@ -242,29 +286,30 @@ impl Level {
         seen.clamp(DISPERSION_RANGE.0, DISPERSION_RANGE.1)
     }
 
-    /// Factor that the dispersion may be higher by than it was measured, two standard errors: where
-    /// little was counted, little is known of its tail.
+    /// Factor that the dispersion may be higher by than it was measured, two standard errors. Of
+    /// small counts it decides how many are too many, more than anything else does.
     fn doubt(&self) -> f64 {
-        1.0 + 2.0 * (2.0 / (DISPERSION_PRIOR_WEIGHT + self.square_weight)).sqrt()
+        1.0 + 2.0 * (2.0 / (DISPERSION_PRIOR_WEIGHT + self.square_freedom)).sqrt()
     }
 
-    fn current_wander(&self, thresholds: &Thresholds) -> f64 {
+    fn refresh_wander(&mut self, thresholds: &Thresholds) {
         let prior = WANDER_PRIOR_BLOCKS * thresholds.wander_prior.powi(2);
         let seen = (prior + self.blocks) / (WANDER_PRIOR_BLOCKS + self.block_weight);
         let lowest = thresholds.wander_lowest.powi(2);
-        seen.clamp(lowest, thresholds.wander_highest.powi(2).max(lowest))
+        self.wander = seen.clamp(lowest, thresholds.wander_highest.powi(2).max(lowest));
+        self.wander_freedom = WANDER_PRIOR_FREEDOM + self.block_seconds / thresholds.wander_time;
     }
 
     /// Variance relative to the square of the mean: the wander, and the uncertainty of the level.
-    fn relative(&self, thresholds: &Thresholds) -> f64 {
-        thresholds.wander_safety * self.wander + self.dispersion / (self.events + UNSEEN)
+    fn relative(&self) -> f64 {
+        self.wander + self.dispersion / (self.events + UNSEEN)
     }
 
     fn refresh(&mut self, thresholds: &Thresholds) {
         self.dispersion = self.current_dispersion();
         self.doubted_dispersion = self.dispersion * self.doubt();
-        self.wander = self.current_wander(thresholds);
-        self.relative_variance = self.relative(thresholds);
+        self.refresh_wander(thresholds);
+        self.relative_variance = self.relative();
     }
 
     fn spread(&self) -> Spread {
@@ -281,8 +326,10 @@ impl Level {
             exposure,
             squares: dispersion * weight,
             square_weight: weight,
+            square_freedom: weight,
             blocks: wander * blocks,
             block_weight: blocks,
+            block_seconds: thresholds.wander_half_life,
             ..Level::default()
         };
         level.refresh(thresholds);
@@ -335,9 +382,9 @@ impl Baseline {
     }
 
     /// Takes a miss ratio as the new normal at once.
-    pub(crate) fn rebase(&mut self, miss_ratio: f64, thresholds: &Thresholds) {
-        self.misses.rebase(miss_ratio, thresholds);
-        self.hits.rebase(1.0 - miss_ratio, thresholds);
+    pub(crate) fn rebase(&mut self, miss_ratio: f64) {
+        self.misses.rebase(miss_ratio);
+        self.hits.rebase(1.0 - miss_ratio);
     }
 
     /// What has been learned, `None` before anything was.

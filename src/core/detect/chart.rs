@@ -6,7 +6,7 @@
 //! changes of any size invisible to it.
 
 use crate::detect::Thresholds;
-use crate::detect::baseline::{Baseline, Fade, Level};
+use crate::detect::baseline::{Baseline, Fade, Level, Scatter};
 use crate::detect::evidence::Streams;
 use crate::detect::ladder::{Ladder, Rung};
 use crate::detect::statistic;
@@ -45,8 +45,8 @@ pub(crate) struct Assessment {
     pub(crate) score: f64,
     /// Evidence over line, whatever the effect, in the stretch that scores highest.
     pub(crate) strength: f64,
-    /// The highest evidence over line of any stretch, whatever the effect.
-    pub(crate) suspicion: f64,
+    /// Whether the evidence in some stretch, whatever the effect, is reason not to learn from it.
+    pub(crate) suspicious: bool,
     /// The stretch that scores highest.
     pub(crate) stretch: Rung,
 }
@@ -56,7 +56,7 @@ pub(crate) struct Assessment {
 struct Judged {
     count: f64,
     mean: f64,
-    variance: f64,
+    scatter: Scatter,
 }
 
 impl Chart {
@@ -67,7 +67,7 @@ impl Chart {
             baseline,
             local: baseline,
             local_end: f64::NEG_INFINITY,
-            ladder: Ladder::new(),
+            ladder: Ladder::default(),
             lines: Lines::new(false, thresholds),
             corroborated_lines: Lines::new(true, thresholds),
         }
@@ -99,10 +99,10 @@ impl Chart {
     }
 
     /// Takes the ratio of the last `seconds` as normal.
-    pub(crate) fn accept(&mut self, seconds: f64, thresholds: &Thresholds) {
+    pub(crate) fn accept(&mut self, seconds: f64) {
         let stretch = self.ladder.stretches().take_while(|rung| rung.seconds <= seconds).last();
         if let Some(stretch) = stretch.filter(|stretch| stretch.lookups > 0.0) {
-            self.baseline.rebase(stretch.misses / stretch.lookups, thresholds);
+            self.baseline.rebase(stretch.misses / stretch.lookups);
         }
     }
 
@@ -129,47 +129,55 @@ impl Chart {
         let mut found = Assessment::default();
         let Some(ratio) = self.baseline.miss_ratio() else { return found };
         let lines = if corroborated { &self.corroborated_lines } else { &self.lines };
-        let usual = Normal::new(&self.baseline, ratio, thresholds);
+        let usual = Normal::new(&self.baseline, ratio, corroborated, thresholds);
         let fresh = now - self.local_end <= LOCAL_FRESH * thresholds.local_window;
         let local = self.local.miss_ratio().filter(|_| fresh);
         // Both are judged on the same side, whichever side the slow level is on.
         let local = local
-            .map(|ratio| Normal::new(&self.local, ratio, thresholds))
+            .map(|ratio| Normal::new(&self.local, ratio, corroborated, thresholds))
             .filter(|local| local.high == usual.high);
         let relief = streams.relief();
         for stretch in self.ladder.stretches() {
             if stretch.polls > 1 && stretch.seconds > thresholds.longest_window {
                 break;
             }
-            if stretch.misses <= ratio * stretch.lookups {
+            let excess = usual.excess(&stretch);
+            if excess <= 0.0 {
                 continue;
             }
             let unspared = relief.unspared(&stretch, ratio);
-            let sudden = local.as_ref().filter(|_| stretch.seconds <= thresholds.local_window);
-            let least = found.score * lines.lowest;
-            if unspared.is_none()
-                && usual.below(&stretch, least.min(found.suspicion * lines.lowest))
-                && sudden.is_none_or(|local| local.below(&stretch, least))
-            {
-                continue;
+            let recent = stretch.polls == 1 || stretch.seconds <= thresholds.local_window;
+            let sudden = local.as_ref().filter(|_| recent);
+            if unspared.is_none() {
+                // Most stretches change nothing, and that takes no logarithm to see.
+                let least = found.score * lines.lowest;
+                let scores_less = excess <= found.score * usual.least(&stretch, thresholds)
+                    || (usual.below(&stretch, least)
+                        && sudden.is_none_or(|local| local.below(&stretch, least)));
+                let innocent =
+                    found.suspicious || usual.below(&stretch, thresholds.suspicion * lines.lowest);
+                if scores_less && innocent {
+                    continue;
+                }
             }
             let mut strength = usual.strength(&stretch, lines);
-            found.suspicion = found.suspicion.max(strength);
+            found.suspicious |= strength >= thresholds.suspicion;
             if let Some(unspared) = &unspared {
                 strength = usual.strength(unspared, lines);
             }
             let judged = unspared.unwrap_or(stretch);
-            let excess = judged.misses - ratio * judged.lookups;
-            if excess <= 0.0 {
+            if usual.excess(&judged) <= 0.0 {
                 continue;
             }
             let least = strength.max(found.score);
-            let against_local = sudden
-                .and_then(|local| strength_against_local(local, &judged, least, lines, thresholds));
+            let against_local = sudden.and_then(|local| {
+                let strength = local.strength(&judged, lines);
+                let stronger = local.excess(&judged) > 0.0 && strength > least;
+                stronger.then(|| strength.min(local.effect(&judged, strength, lines, thresholds)))
+            });
             let strength = strength.max(against_local.unwrap_or(0.0));
             if strength > found.score {
-                let effect = effect(&judged, &self.baseline, excess, strength, lines, thresholds);
-                let score = strength.min(effect);
+                let score = strength.min(usual.effect(&judged, strength, lines, thresholds));
                 if score > found.score {
                     found = Assessment { score, strength, stretch, ..found };
                 }
@@ -187,8 +195,8 @@ impl Chart {
     ) -> Option<f64> {
         let ratio = self.baseline.miss_ratio()?;
         let stretch = streams.relief().unspared(stretch, ratio).unwrap_or(*stretch);
-        let judged = Normal::new(&self.baseline, ratio, thresholds).judge(&stretch);
-        Some(statistic::probability(judged.count, judged.mean, judged.variance))
+        let judged = Normal::new(&self.baseline, ratio, false, thresholds).judge(&stretch);
+        Some(statistic::probability(judged.count, judged.mean, judged.scatter.variance))
     }
 
     /// Misses to be expected among `lookups`, `None` before anything was learned.
@@ -201,15 +209,10 @@ impl Chart {
     pub(crate) fn quiet(&self, stretch: &Rung, streams: &Streams, thresholds: &Thresholds) -> bool {
         let Some(ratio) = self.baseline.miss_ratio() else { return true };
         let stretch = streams.relief().unspared(stretch, ratio).unwrap_or(*stretch);
-        let total = stretch.lookups;
-        let (level, mean, least) = if ratio < thresholds.high_miss_ratio {
-            (&self.baseline.misses, ratio * total, needed(ratio, thresholds) * total)
-        } else {
-            let usual = (1.0 - ratio) * total;
-            (&self.baseline.hits, usual, thresholds.hits_lost * usual)
-        };
-        let scatter = QUIET_DEVIATIONS * level.variance(mean).sqrt();
-        stretch.misses - ratio * total <= thresholds.clear_level * least + scatter
+        let usual = Normal::new(&self.baseline, ratio, false, thresholds);
+        let scatter = QUIET_DEVIATIONS * usual.judge(&stretch).scatter.variance.sqrt();
+        let least = usual.least_rise * stretch.lookups;
+        usual.excess(&stretch) <= thresholds.clear_level * least + scatter
     }
 }
 
@@ -217,77 +220,106 @@ impl Chart {
 /// have the heavy tail upwards: so lost hits are mirrored to the same side.
 #[derive(Debug, Clone, Copy)]
 struct Normal<'a> {
-    baseline: &'a Baseline,
     level: &'a Level,
     ratio: f64,
     /// Whether lost hits are judged.
     high: bool,
     /// Events to be expected in a lookup.
     per_lookup: f64,
+    /// Misses beyond the usual ones, in a lookup, without which nothing is a stampede.
+    least_rise: f64,
 }
 
 impl<'a> Normal<'a> {
-    fn new(baseline: &'a Baseline, ratio: f64, thresholds: &Thresholds) -> Normal<'a> {
+    fn new(
+        baseline: &'a Baseline,
+        ratio: f64,
+        corroborated: bool,
+        thresholds: &Thresholds,
+    ) -> Normal<'a> {
         let high = ratio >= thresholds.high_miss_ratio;
         let (level, per_lookup) =
             if high { (&baseline.hits, 1.0 - ratio) } else { (&baseline.misses, ratio) };
-        Normal { baseline, level, ratio, high, per_lookup }
+        let (rise, points) = if corroborated {
+            (thresholds.corroborated_rise, thresholds.corroborated_rise_points)
+        } else {
+            (thresholds.rise, thresholds.rise_points)
+        };
+        let rise = ((rise - 1.0) * ratio).max(points);
+        let least_rise = rise.min(thresholds.hits_lost * (1.0 - ratio));
+        Normal { level, ratio, high, per_lookup, least_rise }
+    }
+
+    /// Misses beyond the usual ones.
+    fn excess(&self, stretch: &Rung) -> f64 {
+        stretch.misses - self.ratio * stretch.lookups
+    }
+
+    /// The excess without which nothing is a stampede.
+    fn least(&self, stretch: &Rung, thresholds: &Thresholds) -> f64 {
+        (self.least_rise * stretch.lookups).max(thresholds.least_excess)
     }
 
     fn judge(&self, stretch: &Rung) -> Judged {
-        let excess = stretch.misses - self.ratio * stretch.lookups;
         let mean = self.per_lookup * stretch.lookups;
-        Judged { count: mean + excess, mean, variance: self.level.variance(mean) }
+        Judged { count: mean + self.excess(stretch), mean, scatter: self.level.scatter(mean) }
     }
 
     /// Whether the evidence is certainly no more than `nats`: the exponent never exceeds that of the
     /// Gaussian, whose tail is lighter.
     fn below(&self, stretch: &Rung, nats: f64) -> bool {
-        let excess = stretch.misses - self.ratio * stretch.lookups;
+        let excess = self.excess(stretch);
         let variance = self.level.variance(self.per_lookup * stretch.lookups);
         excess <= 0.0 || 0.5 * excess * excess <= nats * variance
     }
 
     /// Evidence over line.
     fn strength(&self, stretch: &Rung, lines: &Lines) -> f64 {
-        let judged = self.judge(stretch);
-        let distance = judged.count - judged.mean;
-        let gaussian = 0.5 * distance * distance / judged.variance;
+        let Judged { count, mean, scatter } = self.judge(stretch);
+        let gaussian = 0.5 * (count - mean) * (count - mean) / scatter.variance;
         if gaussian < FAR_BELOW * lines.lowest {
             gaussian / lines.lowest
         } else {
-            let exponent = statistic::exponent(judged.count, judged.mean, judged.variance);
-            exponent / lines.at(stretch.seconds)
+            let exponent = statistic::exponent(count, mean, scatter.variance);
+            exponent / lines.at(stretch.seconds, scatter.freedom)
         }
     }
-}
 
-/// Evidence over line against the last minute, of a stretch that is a stampede against it too;
-/// `None` if it is no more than `least`.
-fn strength_against_local(
-    local: &Normal<'_>,
-    stretch: &Rung,
-    least: f64,
-    lines: &Lines,
-    thresholds: &Thresholds,
-) -> Option<f64> {
-    let excess = stretch.misses - local.ratio * stretch.lookups;
-    if excess <= 0.0 {
-        return None;
+    /// How much of the least effect is there; 1 is enough.
+    ///
+    /// What is seen is the effect plus scatter, and of the many stretches in the longest one some
+    /// show more than there is: the largest of n scatters by about `sqrt(2 ln n)` standard
+    /// deviations. That comes on top of the least effect, so that a rise just below it stays silent.
+    /// A witness makes this unnecessary.
+    fn effect(&self, stretch: &Rung, strength: f64, lines: &Lines, thresholds: &Thresholds) -> f64 {
+        let excess = self.excess(stretch);
+        let least = self.least_rise * stretch.lookups;
+        let margin = if lines.corroborated || strength < FAR_BELOW {
+            0.0
+        } else {
+            let usual = self.per_lookup * stretch.lookups;
+            let count = if self.high { usual - least } else { usual + least };
+            let stretches = (thresholds.longest_window / stretch.seconds).max(1.0);
+            (2.0 * stretches.ln() * self.level.dispersion() * count).sqrt()
+        };
+        (excess / (least + margin)).min(excess / thresholds.least_excess)
     }
-    let strength = local.strength(stretch, lines);
-    (strength > least)
-        .then(|| strength.min(effect(stretch, local.baseline, excess, strength, lines, thresholds)))
 }
 
 /// Scatter that a quiet poll may show, standard deviations.
 const QUIET_DEVIATIONS: f64 = 2.0;
+
+/// By which power of its length a stretch is held to fewer false alarms than the longest one.
+const SHORTER_RARER: f64 = 0.75;
+/// Degrees of freedom of a variance that is certain.
+const CERTAIN: f64 = 1e9;
 
 /// The evidence that stretches need.
 #[derive(Debug, Clone, Copy)]
 struct Lines {
     corroborated: bool,
     interval: f64,
+    longest: f64,
     relief: f64,
     lowest: f64,
 }
@@ -296,59 +328,22 @@ impl Lines {
     fn new(corroborated: bool, thresholds: &Thresholds) -> Lines {
         let relief = if corroborated { thresholds.corroboration } else { 0.0 };
         let interval = thresholds.false_alarm_interval;
-        let mut lines = Lines { corroborated, interval, relief, lowest: LOWEST_LINE };
-        lines.lowest = lines.at(thresholds.longest_window).min(lines.at(1.0));
+        let longest = thresholds.longest_window;
+        let mut lines = Lines { corroborated, interval, longest, relief, lowest: LOWEST_LINE };
+        lines.lowest = [1.0, thresholds.longest_window]
+            .map(|seconds| lines.at(seconds, CERTAIN))
+            .into_iter()
+            .fold(f64::INFINITY, f64::min);
         lines
     }
 
-    /// The line of a stretch of `seconds`, nats. A witness speaks for the seconds in which it was
+    /// The exponent that a stretch of `seconds` needs. A witness speaks for the seconds in which it was
     /// heard; that some witness speaks up by chance within a longer stretch is likelier.
-    fn at(&self, seconds: f64) -> f64 {
+    fn at(&self, seconds: f64, freedom: f64) -> f64 {
         let chances = (seconds / WITNESS_SECONDS).max(1.0).ln();
         let relief = (self.relief - chances).max(0.0);
-        ((self.interval / seconds).ln() - relief).max(LOWEST_LINE)
+        let shorter = (self.longest / seconds).max(1.0);
+        let nats = (self.interval / seconds).ln() + SHORTER_RARER * shorter.ln() - relief;
+        statistic::line(nats.max(LOWEST_LINE), freedom)
     }
-}
-
-/// Rise of the miss ratio that a stampede needs at the least.
-fn needed(ratio: f64, thresholds: &Thresholds) -> f64 {
-    ((thresholds.rise - 1.0) * ratio).max(thresholds.rise_points)
-}
-
-/// How much of the least effect is there; 1 is enough.
-///
-/// What is seen is the effect plus scatter, and of the many stretches in the longest one some show
-/// more than there is: the largest of n scatters by about `sqrt(2 ln n)` standard deviations. That
-/// comes on top of the least effect, so that a rise just below it stays silent. A witness makes
-/// this unnecessary.
-fn effect(
-    stretch: &Rung,
-    baseline: &Baseline,
-    excess: f64,
-    strength: f64,
-    lines: &Lines,
-    thresholds: &Thresholds,
-) -> f64 {
-    let corroborated = lines.corroborated;
-    let ratio = baseline.misses.ratio();
-    let (least, count, level) = if ratio < thresholds.high_miss_ratio {
-        let rise = if corroborated {
-            ((thresholds.corroborated_rise - 1.0) * ratio).max(thresholds.corroborated_rise_points)
-        } else {
-            needed(ratio, thresholds)
-        };
-        let least = rise * stretch.lookups;
-        (least, ratio * stretch.lookups + least, &baseline.misses)
-    } else {
-        let usual = (1.0 - ratio) * stretch.lookups;
-        let least = thresholds.hits_lost * usual;
-        (least, usual - least, &baseline.hits)
-    };
-    let margin = if corroborated || strength < FAR_BELOW {
-        0.0
-    } else {
-        let stretches = (thresholds.longest_window / stretch.seconds).max(1.0);
-        (2.0 * stretches.ln() * level.dispersion() * count).sqrt()
-    };
-    (excess / (least + margin)).min(excess / thresholds.least_excess)
 }

@@ -100,7 +100,7 @@ impl Detector {
         }
         if lasting {
             let seconds = self.thresholds.longest_window;
-            self.charts.get_mut(poll.source).accept(seconds, &self.thresholds);
+            self.charts.get_mut(poll.source).accept(seconds);
         }
         self.end(episode, poll.sample.time, verdict);
         if lasting {

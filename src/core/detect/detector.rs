@@ -224,7 +224,7 @@ impl Detector {
         }
         let known = self.charts.get(source).is_known();
         let suspicious = (verdict.ready && known) || self.explained().is_some();
-        self.hold_back(suspicious && assessment.suspicion >= self.thresholds.suspicion, elapsed);
+        self.hold_back(suspicious && assessment.suspicious, elapsed);
         verdict.running = self.episode.as_ref().map(|episode| episode.incident.clone());
         verdict
     }

@@ -5,7 +5,7 @@
 //! against its own level of the last minutes, at odds of one in a thousand.
 
 use crate::detect::Thresholds;
-use crate::detect::baseline::{Fade, Level};
+use crate::detect::baseline::{Fade, Level, Scatter};
 use crate::detect::history::Facts;
 use crate::detect::statistic;
 
@@ -208,7 +208,8 @@ impl Streams {
         let level = &self.levels[stream as usize];
         let rise = if mean > 0.0 { (events / mean - 1.0) / LEAST_RISE } else { f64::INFINITY };
         let effect = rise.min((events - mean) / LEAST_EVENTS);
-        let variance = level.variance_at_least(mean, exposure);
+        let Scatter { variance, freedom } = level.scatter_at_least(mean, exposure);
+        let line = statistic::line(line, freedom);
         let gaussian = 0.5 * (events - mean) * (events - mean) / variance;
         let evidence = if effect < FAR_BELOW || gaussian < FAR_BELOW * line {
             gaussian

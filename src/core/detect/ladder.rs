@@ -26,16 +26,29 @@ pub(crate) struct Rung {
 }
 
 impl Rung {
-    /// This stretch and the one before it.
-    fn after(self, earlier: &Rung) -> Rung {
+    /// This stretch and the poll that follows it.
+    fn and(&self, later: &Rung) -> Rung {
         Rung {
-            start: earlier.start,
-            seconds: self.seconds + earlier.seconds,
-            polls: self.polls.saturating_add(earlier.polls),
-            lookups: self.lookups + earlier.lookups,
-            misses: self.misses + earlier.misses,
-            spared: self.spared + earlier.spared,
-            loads: self.loads + earlier.loads,
+            start: self.start,
+            seconds: self.seconds + later.seconds,
+            polls: self.polls.saturating_add(later.polls),
+            lookups: self.lookups + later.lookups,
+            misses: self.misses + later.misses,
+            spared: self.spared + later.spared,
+            loads: self.loads + later.loads,
+        }
+    }
+
+    /// What it holds beyond its first part.
+    fn since(&self, part: &Rung) -> Rung {
+        Rung {
+            start: part.start,
+            seconds: self.seconds - part.seconds,
+            polls: self.polls.saturating_sub(part.polls),
+            lookups: self.lookups - part.lookups,
+            misses: self.misses - part.misses,
+            spared: self.spared - part.spared,
+            loads: self.loads - part.loads,
         }
     }
 }
@@ -45,69 +58,45 @@ const PER_SIZE: usize = 3;
 /// Enough for 2^20 polls: more than a day at the shortest interval.
 const SIZES: usize = 20;
 
-/// The newest polls, newest first, in rungs of doubling size.
-#[derive(Debug, Clone)]
+/// The newest polls in rungs of doubling size. What is kept of a rung is the sum of all polls before
+/// it, so a stretch is one difference and a merger is one sum less.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Ladder {
-    rungs: [[Rung; PER_SIZE + 1]; SIZES],
+    /// The sum of all polls.
+    total: Rung,
+    /// What `total` was before each rung, and when that one began; the oldest first.
+    before: Vec<Rung>,
+    /// Rungs of each size, from single polls on.
     filled: [usize; SIZES],
 }
 
 impl Ladder {
-    /// An empty one.
-    pub(crate) fn new() -> Ladder {
-        Ladder { rungs: [[Rung::default(); PER_SIZE + 1]; SIZES], filled: [0; SIZES] }
-    }
-
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
-        self.filled = [0; SIZES];
+        *self = Ladder::default();
     }
 
     /// Adds the newest poll.
-    pub(crate) fn push(&mut self, rung: Rung) {
-        let mut carried = rung;
-        for (rungs, filled) in self.rungs.iter_mut().zip(&mut self.filled) {
-            rungs.copy_within(0..*filled, 1);
-            rungs[0] = carried;
+    pub(crate) fn push(&mut self, poll: Rung) {
+        self.before.push(Rung { start: poll.start, ..self.total });
+        self.total = self.total.and(&poll);
+        let mut end = self.before.len();
+        for filled in &mut self.filled {
             *filled += 1;
             if *filled <= PER_SIZE {
                 return;
             }
-            carried = rungs[PER_SIZE - 1].after(&rungs[PER_SIZE]);
-            *filled = PER_SIZE - 1;
+            let oldest = end - *filled;
+            self.before.remove(oldest + 1);
+            *filled -= 2;
+            end = oldest + 1;
         }
+        self.before.remove(0);
     }
 
     /// Every stretch that ends with the newest poll, shortest first.
-    pub(crate) fn stretches(&self) -> Stretches<'_> {
-        Stretches { ladder: self, size: 0, place: 0, sum: Rung::default() }
-    }
-}
-
-/// Sums over the newest polls, each longer by a rung than the one before.
-#[derive(Debug, Clone)]
-pub(crate) struct Stretches<'a> {
-    ladder: &'a Ladder,
-    size: usize,
-    place: usize,
-    sum: Rung,
-}
-
-impl Iterator for Stretches<'_> {
-    type Item = Rung;
-
-    fn next(&mut self) -> Option<Rung> {
-        if self.place >= *self.ladder.filled.get(self.size)? {
-            // What was ever merged leaves no size empty below it.
-            (self.size, self.place) = (self.size + 1, 0);
-            if *self.ladder.filled.get(self.size)? == 0 {
-                return None;
-            }
-        }
-        let rung = self.ladder.rungs.get(self.size)?.get(self.place)?;
-        self.place += 1;
-        self.sum = self.sum.after(rung);
-        Some(self.sum)
+    pub(crate) fn stretches(&self) -> impl Iterator<Item = Rung> {
+        self.before.iter().rev().map(|before| self.total.since(before))
     }
 }
 
@@ -116,7 +105,7 @@ mod tests {
     use super::*;
 
     fn polls(count: u32) -> Ladder {
-        let mut ladder = Ladder::new();
+        let mut ladder = Ladder::default();
         for poll in 0..count {
             ladder.push(Rung {
                 start: f64::from(poll),

@@ -11,6 +11,9 @@ use statrs::distribution::{DiscreteCDF, NegativeBinomial};
 /// Sizes above this are Poisson for all purposes, and would only cost the sums their precision.
 const POISSON_SIZE: f64 = 1e7;
 
+/// No variance is known worse than this, degrees of freedom.
+const LEAST_FREEDOM: f64 = 2.0;
+
 /// The exponent of Chernoff's bound, nats: about `-ln P(at least as far from the mean)`. 0 at the
 /// mean; infinite where the mean is 0 and the count is not.
 pub(crate) fn exponent(count: f64, mean: f64, variance: f64) -> f64 {
@@ -25,6 +28,20 @@ pub(crate) fn exponent(count: f64, mean: f64, variance: f64) -> f64 {
         own - (count - mean)
     };
     nats.max(0.0)
+}
+
+/// The exponent that chance exceeds with the probability `exp(-nats)`, for `nats` above 3 or so,
+/// where the variance is only known from `freedom` measurements.
+///
+/// A variable that is `r` deviations off, its exponent `r^2 / 2`, has Student's tail, which is
+/// nearly `(1 + r^2 / freedom)^(-(freedom - 1) / 2) / (r sqrt(2 pi))`: lighter than the exponent
+/// says where the variance is well known, and far heavier where it is not.
+pub(crate) fn line(nats: f64, freedom: f64) -> f64 {
+    let beyond = |exponent: f64| 0.5 * (4.0 * std::f64::consts::PI * exponent).ln();
+    let steps = (freedom - 1.0).max(LEAST_FREEDOM);
+    let further =
+        |exponent: f64| 0.5 * freedom * (2.0 * (nats - beyond(exponent)) / steps).exp_m1();
+    further(further(nats - beyond(nats)))
 }
 
 /// Probability of at least `count` events, 0 where a double cannot hold it.
@@ -81,6 +98,28 @@ mod tests {
             let tail = -probability(count, mean, variance).ln();
             let bound = exponent(count, mean, variance);
             assert!(bound <= tail && tail <= bound + 6.0, "{count} {mean}: {bound} {tail}");
+        }
+    }
+
+    #[test]
+    fn the_line_is_where_the_tail_is() {
+        for (mean, variance) in [(20.0, 30.0), (48.0, 110.0), (200.0, 900.0)] {
+            for count in [2.5 * mean, 4.0 * mean] {
+                let tail = -probability(count, mean, variance).ln();
+                let exponent = exponent(count, mean, variance);
+                assert!((line(tail, 1e9) - exponent).abs() < 0.5, "{count} {mean} {variance}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_line_is_further_out_where_the_variance_is_not_known() {
+        use statrs::distribution::{ContinuousCDF, StudentsT};
+        for (freedom, nats) in [(8.0, 8.0), (12.0, 11.0), (20.0, 11.0), (20.0, 16.0), (100.0, 16.0)]
+        {
+            let deviations = (2.0 * line(nats, freedom)).sqrt();
+            let tail = -StudentsT::new(0.0, 1.0, freedom).unwrap().sf(deviations).ln();
+            assert!((tail - nats).abs() < 0.2, "{freedom} {nats}: {tail}");
         }
     }
 
