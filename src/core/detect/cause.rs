@@ -127,6 +127,8 @@ const MOST: f64 = 0.5;
 const HITS_KEPT: f64 = 0.9;
 /// Share of the lookups that one hot key takes at the least.
 const NOTABLE_SHARE: f64 = 0.05;
+/// Share of the misses below which the most-missed key is one of many.
+const HARDLY_REPEATED: f64 = 0.05;
 /// The key count stands still within this.
 const KEYS_STEADY: f64 = 0.02;
 
@@ -179,7 +181,7 @@ impl Scene<'_> {
         let happened = |cause: Cause| self.event.is_some_and(|event| event.cause() == cause);
         let share = self.facts.hot_key_share;
         let few = thresholds.expiries_per_miss;
-        let signs: [(Cause, &dyn Fn() -> bool); 10] = [
+        let signs: [(Cause, &dyn Fn() -> bool); 11] = [
             (Cause::Avalanche, &|| {
                 self.explains(Stream::Errors, thresholds.error_share, thresholds)
                     || (self.failing && self.event.is_none())
@@ -194,8 +196,13 @@ impl Scene<'_> {
             (Cause::Eviction, &|| self.explains(Stream::Evicted, few, thresholds)),
             (Cause::SynchronizedExpiry, &|| self.explains(Stream::Expired, few, thresholds)),
             (Cause::Penetration, &|| self.misses_come_on_top(thresholds)),
+            (Cause::Penetration, &|| {
+                self.facts.not_found.is_none()
+                    && share.is_some_and(|share| share < HARDLY_REPEATED)
+                    && self.nothing_went(few)
+            }),
             (Cause::HotKey, &|| {
-                share.is_none() && (self.locks_refused(thresholds) || self.few_keys_miss(few))
+                share.is_none() && (self.locks_refused(thresholds) || self.nothing_went(few))
             }),
         ];
         let first = signs.iter().position(|(_, there)| there());
@@ -292,9 +299,10 @@ impl Scene<'_> {
         share >= least || (stands_out && extra >= least * self.excess_misses)
     }
 
-    /// Whether many misses fall on few keys: hardly any key expired or was evicted, none is gone,
-    /// and too many lookups miss for it to be something that a few absent keys more could do.
-    fn few_keys_miss(&self, expiries_per_miss: f64) -> bool {
+    /// Whether many misses are of keys that did not go: hardly any key expired or was evicted, none is
+    /// gone, and too many lookups miss for it to be something that a few absent keys more could do.
+    /// Then they fall on few keys that went, or on keys that never were.
+    fn nothing_went(&self, expiries_per_miss: f64) -> bool {
         let few = expiries_per_miss * self.excess_misses;
         let excess = |stream| self.streams.excess(stream, self.facts);
         let lookups = self.facts.best_lookups().map_or(0.0, |lookups| lookups.total());

@@ -60,6 +60,41 @@ fn hot_key_by_misses_of_keys_that_did_not_expire() {
     });
 }
 
+/// A server alone, whose absent keys are asked for in place of others: at first it looks like a hot
+/// key, until the missed keys are known to be many.
+#[test]
+fn penetration_by_missed_keys_that_hardly_repeat() {
+    let alone = |sample: &mut Sample| {
+        counted(sample);
+        (sample.loads, sample.not_found) = (None, None);
+        (sample.lock_acquired, sample.lock_failed) = (None, None);
+    };
+    for (share, cause) in [(0.01, Cause::Penetration), (0.9, Cause::HotKey), (0.2, Cause::Unknown)]
+    {
+        let mut traffic = Traffic::new(1000.0, 0.02);
+        traffic.run_with(600.0, |_, sample| alone(sample));
+        traffic.run_with(30.0, |at, sample| {
+            alone(sample);
+            lose(sample, 0.2);
+            sample.expired = Some(10.0);
+            sample.hot_key_share = (at > 0.5).then_some(share);
+        });
+        assert_eq!(traffic.only().cause, cause, "{share}");
+        assert_eq!(traffic.log.count[cause as usize], 1);
+    }
+    let mut traffic = Traffic::new(1000.0, 0.02);
+    traffic.run_with(600.0, |_, sample| alone(sample));
+    traffic.run_with(30.0, |at, sample| {
+        alone(sample);
+        lose(sample, 0.2);
+        sample.expired = Some(10.0);
+        sample.hot_key_share = (at > 2.5).then_some(0.01);
+    });
+    assert_eq!(traffic.only().cause, Cause::Penetration);
+    let changes = traffic.changes.iter().filter(|c| matches!(c, Change::CauseChanged { .. }));
+    assert_eq!(changes.count(), 1, "from a hot key");
+}
+
 #[test]
 fn hot_key_by_refused_locks() {
     check(Cause::HotKey, 4.0, |_, sample| {
