@@ -132,6 +132,10 @@ const HARDLY_REPEATED: f64 = 0.05;
 /// The key count stands still within this.
 const KEYS_STEADY: f64 = 0.02;
 
+/// Expiries over extra misses from which on they account for them without more ado: four requests
+/// ask for each key before it is back.
+const PLENTY: f64 = 0.25;
+
 /// Score of a forecast wave that needs no expired keys to be believed: what seems to be due in a
 /// second of a small key space is four times its line by chance about once in ten minutes, and
 /// within the seconds around another stampede hardly ever.
@@ -194,7 +198,9 @@ impl Scene<'_> {
             (Cause::SynchronizedExpiry, &|| self.wave_came(few)),
             (Cause::Invalidation, &|| happened(Cause::Invalidation)),
             (Cause::Eviction, &|| self.explains(Stream::Evicted, few, thresholds)),
-            (Cause::SynchronizedExpiry, &|| self.explains(Stream::Expired, few, thresholds)),
+            (Cause::SynchronizedExpiry, &|| {
+                self.explains(Stream::Expired, few, thresholds) && self.many_ran_out(few)
+            }),
             (Cause::Penetration, &|| self.misses_come_on_top(thresholds)),
             (Cause::Penetration, &|| {
                 self.facts.not_found.is_none()
@@ -283,6 +289,19 @@ impl Scene<'_> {
         })
     }
 
+    /// Whether keys ran out in numbers that account for the extra misses: for a good part of them, or
+    /// for some while far more than usual ran out. What a server reaps scatters by itself.
+    fn many_ran_out(&self, expiries_per_miss: f64) -> bool {
+        let of = |figure: fn(&Streams, Stream, &Facts) -> Option<f64>| {
+            figure(self.streams, Stream::Expired, self.facts)
+        };
+        let (Some(excess), Some(usual)) = (of(Streams::excess), of(Streams::usual)) else {
+            return false;
+        };
+        excess >= expiries_per_miss * self.excess_misses
+            && (excess >= PLENTY * self.excess_misses || excess >= usual)
+    }
+
     fn locks_refused(&self, thresholds: &Thresholds) -> bool {
         self.streams.explains(Stream::Refused, self.facts, thresholds)
     }
@@ -304,11 +323,11 @@ impl Scene<'_> {
     /// Then they fall on few keys that went, or on keys that never were.
     fn nothing_went(&self, expiries_per_miss: f64) -> bool {
         let few = expiries_per_miss * self.excess_misses;
-        let excess = |stream| self.streams.excess(stream, self.facts);
         let lookups = self.facts.best_lookups().map_or(0.0, |lookups| lookups.total());
         self.excess_misses >= NOTABLE_SHARE * lookups
-            && excess(Stream::Expired).is_some_and(|expired| expired < few)
-            && excess(Stream::Evicted).is_none_or(|evicted| evicted < few)
+            && self.facts.expired.is_some()
+            && !self.many_ran_out(expiries_per_miss)
+            && self.streams.excess(Stream::Evicted, self.facts).is_none_or(|evicted| evicted < few)
             && self.facts.keys_lost().is_some_and(|lost| lost < KEYS_STEADY)
     }
 }
