@@ -16,6 +16,10 @@ const MEMORY: f64 = 60.0;
 /// over a small table finds another state.
 const MEMORY_OF_TABLE: f64 = 0.25;
 
+/// Scans tell nothing while the key space changes by more than this share from one observation to the
+/// next: nobody knows which of them saw which size.
+const JUMP: f64 = 0.05;
+
 /// Keys that a scan must have given before it tells anything.
 const MIN_GIVEN: f64 = 200.0;
 
@@ -50,6 +54,9 @@ impl Held {
     pub(super) fn observe(&mut self, now: f64, keys: f64) {
         let (given, table) = std::mem::take(&mut self.pending);
         let (before, keys_before) = self.last.replace((now, keys)).unwrap_or((now, keys));
+        if (keys - keys_before).abs() > JUMP * keys.max(keys_before) {
+            return;
+        }
         let kept = ((before - now) / MEMORY - table / MEMORY_OF_TABLE).exp();
         self.given = self.given * kept + given;
         // The scans lie between the two observations.
@@ -106,11 +113,16 @@ mod tests {
     #[test]
     fn growth_is_no_lack() {
         assert_eq!(Held::default().estimate(), None);
-        // From 1000 to 3000 keys between two observations: 2000 on average.
-        let mut held = Held::default();
-        held.observe(0.0, 1000.0);
-        held.scanned(1000.0, 0.5);
-        held.observe(1.0, 3000.0);
-        assert_eq!(held.estimate().map(|e| (e.value, e.low)), Some((0.0, 0.0)));
+        let grown = |to: f64, given: f64| {
+            let mut held = Held::default();
+            held.observe(0.0, 1000.0);
+            held.scanned(given, 0.5);
+            held.observe(1.0, to);
+            held.estimate().map(|e| (e.value, e.low))
+        };
+        // From 1000 to 1040 keys between two observations: 1020 on average.
+        assert_eq!(grown(1040.0, 510.0), Some((0.0, 0.0)));
+        // All at once, after the scans or before them.
+        assert_eq!((grown(3000.0, 500.0), grown(3000.0, 1500.0)), (None, None));
     }
 }
