@@ -129,6 +129,9 @@ const HITS_KEPT: f64 = 0.9;
 const NOTABLE_SHARE: f64 = 0.05;
 /// Share of the misses below which the most-missed key is one of many.
 const HARDLY_REPEATED: f64 = 0.05;
+/// Seconds of misses after which the missed keys that are looked at are those of the stampede: a look
+/// begins with the verdict, and a short burst is over by then.
+const LASTING: f64 = 3.0;
 /// The key count stands still within this.
 const KEYS_STEADY: f64 = 0.02;
 
@@ -204,6 +207,7 @@ impl Scene<'_> {
             (Cause::Penetration, &|| self.misses_come_on_top(thresholds)),
             (Cause::Penetration, &|| {
                 self.facts.not_found.is_none()
+                    && self.facts.seconds >= LASTING
                     && share.is_some_and(|share| share < HARDLY_REPEATED)
                     && self.nothing_went(few)
             }),

@@ -93,6 +93,17 @@ fn penetration_by_missed_keys_that_hardly_repeat() {
     assert_eq!(traffic.only().cause, Cause::Penetration);
     let changes = traffic.changes.iter().filter(|c| matches!(c, Change::CauseChanged { .. }));
     assert_eq!(changes.count(), 1, "from a hot key");
+
+    // A burst of two polls is nearly over when somebody looks, and what is seen is what always misses.
+    let mut traffic = Traffic::new(1000.0, 0.02);
+    traffic.run_with(600.0, |_, sample| alone(sample));
+    traffic.run_with(30.0, |at, sample| {
+        alone(sample);
+        lose(sample, if at < 2.5 { 0.2 } else { 0.0 });
+        sample.expired = Some(10.0);
+        sample.hot_key_share = (at > 1.5).then_some(0.01);
+    });
+    assert_eq!(traffic.only().cause, Cause::HotKey);
 }
 
 /// Hits, misses and expired keys of consecutive seconds, as recorded in a drill at 1000 requests a
