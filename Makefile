@@ -1,6 +1,6 @@
 # `make demo` shows the product, `make test` tests it. Both install what is missing (Debian) and
 # say what to install elsewhere.
-.PHONY: demo test bench test-servers tools
+.PHONY: demo test bench results test-servers tools
 
 # rustup puts cargo there; a shell that was open before does not know it yet.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
@@ -26,6 +26,12 @@ bench:
 test-servers: tools
 	scripts/tools pip3
 	scripts/servers
+
+# Every scenario under every protection: 144 runs, most of an hour. Best on a machine that is idle.
+results:
+	scripts/tools cargo cc redis-server
+	cargo build --release --locked
+	scripts/drill-results target/release/stampede-exporter > docs/drill-results.md
 
 tools:
 	scripts/tools cargo cc redis-server redis-cli prometheus promtool prometheus-alertmanager \
