@@ -21,6 +21,8 @@ pub enum Rule {
     /// `rate(m[1m]) > 2 * avg_over_time(rate(m[1m])[1h:1m])` for 30 s, scraped and evaluated at
     /// this interval.
     Reference(usize),
+    /// The same with another factor than 2, which buys fewer false alarms with recall.
+    ReferenceTimes(usize, f64),
     /// More than three standard deviations over the moving mean of the miss rate.
     ThreeSigma,
     /// Hit ratio of the last minute below 0.80 for 30 s.
@@ -32,6 +34,9 @@ impl Rule {
         match self {
             Rule::Ours(seconds) => format!("ours, {seconds} s polls"),
             Rule::Reference(seconds) => format!("reference rule, {seconds} s scrapes"),
+            Rule::ReferenceTimes(seconds, factor) => {
+                format!("reference rule at {factor} times, {seconds} s scrapes")
+            }
             Rule::ThreeSigma => "3-sigma moving average".to_owned(),
             Rule::StaticRatio => "hit ratio < 0.80 for 30 s".to_owned(),
         }
@@ -42,7 +47,12 @@ impl Rule {
         match self {
             Rule::Ours(1) => ours(samples, thresholds),
             Rule::Ours(seconds) => ours(&polled(samples, seconds), thresholds),
-            Rule::Reference(seconds) => reference(&polled(samples, seconds), seconds as f64),
+            Rule::Reference(seconds) => {
+                Rule::ReferenceTimes(seconds, 2.0).alarms(samples, thresholds)
+            }
+            Rule::ReferenceTimes(seconds, factor) => {
+                reference(&polled(samples, seconds), seconds as f64, factor)
+            }
             Rule::ThreeSigma => three_sigma(samples),
             Rule::StaticRatio => static_ratio(samples),
         }
@@ -96,7 +106,7 @@ fn rate(counter: &[(f64, f64)], time: f64) -> Option<f64> {
     (last.0 > first.0).then(|| (last.1 - first.1) / (last.0 - first.0))
 }
 
-fn reference(samples: &[Sample], interval: f64) -> Vec<Alarm> {
+fn reference(samples: &[Sample], interval: f64, factor: f64) -> Vec<Alarm> {
     let counter = counter(samples);
     let end = samples.last().map_or(0.0, |sample| sample.time);
     let minutes: Vec<Option<f64>> =
@@ -110,7 +120,7 @@ fn reference(samples: &[Sample], interval: f64) -> Vec<Alarm> {
             .filter_map(|back| minutes.get(last.checked_sub(back)?).copied().flatten())
             .collect();
         let mean = hour.iter().sum::<f64>() / hour.len().max(1) as f64;
-        let over = !hour.is_empty() && rate(&counter, time).is_some_and(|now| now > 2.0 * mean);
+        let over = !hour.is_empty() && rate(&counter, time).is_some_and(|now| now > factor * mean);
         pending.step(time, over, 30.0, &mut alarms);
         time += interval;
     }

@@ -105,6 +105,7 @@ pub(crate) struct Level {
     /// How far off the last stretch was, and its mean.
     last: Option<(f64, f64)>,
     dispersion: f64,
+    doubt: f64,
     doubted_dispersion: f64,
     wander: f64,
     wander_freedom: f64,
@@ -150,8 +151,11 @@ impl Level {
         let mut seen = events;
         if self.exposure > 0.0 {
             let mean = self.mean(exposure);
-            let reach = (thresholds.winsorise * self.variance(mean).sqrt()).max(NEVER_CUT);
-            seen = events.min(mean + reach).max(mean - reach).max(0.0);
+            let (off, variance) = (events - mean, self.variance(mean));
+            if off.abs() > NEVER_CUT && off * off > thresholds.winsorise.powi(2) * variance {
+                let reach = (thresholds.winsorise * variance.sqrt()).max(NEVER_CUT);
+                seen = (mean + reach.copysign(off)).max(0.0);
+            }
             self.learn_scatter(seen, mean, fade, thresholds);
         }
         let kept = if self.events > ENOUGH_EVENTS { fade.level } else { fade.scarce };
@@ -254,7 +258,7 @@ impl Level {
             let heavy = 6.0 * self.dispersion - 4.0;
             self.square_freedom = self.square_freedom * kept + both / (both + heavy);
             self.dispersion = self.current_dispersion();
-            self.doubted_dispersion = self.dispersion * self.doubt();
+            self.doubted_dispersion = self.dispersion * self.doubt;
         }
         self.last = Some((off, mean));
         self.block.seconds += fade.seconds;
@@ -278,6 +282,7 @@ impl Level {
         self.block_weight = self.block_weight * fade + weight;
         self.block_seconds = self.block_seconds * fade + weight * seconds;
         self.refresh_wander(thresholds);
+        self.doubt = self.current_doubt();
     }
 
     fn current_dispersion(&self) -> f64 {
@@ -288,7 +293,7 @@ impl Level {
 
     /// Factor that the dispersion may be higher by than it was measured, two standard errors. Of
     /// small counts it decides how many are too many, more than anything else does.
-    fn doubt(&self) -> f64 {
+    fn current_doubt(&self) -> f64 {
         1.0 + 2.0 * (2.0 / (DISPERSION_PRIOR_WEIGHT + self.square_freedom)).sqrt()
     }
 
@@ -307,7 +312,8 @@ impl Level {
 
     fn refresh(&mut self, thresholds: &Thresholds) {
         self.dispersion = self.current_dispersion();
-        self.doubted_dispersion = self.dispersion * self.doubt();
+        self.doubt = self.current_doubt();
+        self.doubted_dispersion = self.dispersion * self.doubt;
         self.refresh_wander(thresholds);
         self.relative_variance = self.relative();
     }

@@ -13,7 +13,7 @@ use crate::detect::statistic;
 use crate::reading::Lookups;
 
 /// Below this share of the line the Gaussian exponent is close enough and costs no logarithm.
-const FAR_BELOW: f64 = 0.2;
+const FAR_BELOW: f64 = 0.3;
 /// Share of the warm-up that must have been learned from; the rest is held back or was not fit.
 pub(crate) const LEARNED_SHARE: f64 = 0.7;
 /// Misses from which on the level is known to a sixth or so.

@@ -125,6 +125,22 @@ fn a_small_slow_rise_at_little_traffic_is_seen_in_time() {
 }
 
 #[test]
+fn misses_that_grow_sixfold_in_minutes_are_a_stampede_of_unknown_cause() {
+    // The backend gets six times its queries, whatever made them. Doubling takes hours in a drift.
+    let mut traffic = Traffic::new(1000.0, 0.05);
+    traffic.run(1200.0);
+    let start = traffic.now;
+    for second in 0..300 {
+        traffic.ratio = 0.05 + 0.25 * f64::from(second) / 300.0;
+        traffic.run(1.0);
+    }
+    // The least effect, 1.8 times the usual ratio, is reached after 48 seconds.
+    let seen = traffic.only_start() - start;
+    assert!((48.0..120.0).contains(&seen), "{seen}");
+    assert_eq!(traffic.only().cause, Cause::Unknown);
+}
+
+#[test]
 fn the_application_decides_when_it_says_something() {
     let mut traffic = Traffic::new(1000.0, 0.02);
     traffic.run_with(600.0, |_, sample| sample.lookups.app = sample.lookups.redis);
