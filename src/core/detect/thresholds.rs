@@ -122,8 +122,8 @@ thresholds! {
     /// one is the logarithm of this over w: 11 nats for two minutes. A small stampede has the
     /// longest windows alone to be seen in and a large one is seen in any, so a shorter window is
     /// held to as much rarer false alarms: 19.5 nats for one second. Together they cost about one
-    /// false alarm in 60 days at the worst, a cache of a miss a second; in busier ones the least
-    /// effect leaves none.
+    /// false alarm in three weeks at the worst, a cache of one miss in a second or two; in busier
+    /// ones the least effect leaves hardly any.
     false_alarm_interval: Seconds, 7_776_000.0, 3600.0..=1e10,
         "Mean time between false alarms that the longest window is held to; shorter ones to longer times.";
     /// Small and slow stampedes need long windows: at 50 lookups a second a rise from 2 % to 4 %
