@@ -6,14 +6,14 @@ use super::connection::Connection;
 use super::error::{PollError, PollErrorKind};
 use crate::reading::info::{self, Info, InfoProblem, InfoProblemKind};
 
-/// The sections of every poll: counters, keys, and the role, which changes under a connection and
-/// costs the server less than a microsecond to tell.
-const SHORT: [&str; 3] = ["stats", "keyspace", "replication"];
+/// The sections of every poll: counters and keys.
+const SHORT: [&str; 2] = ["stats", "keyspace"];
 
-/// The further sections of a full question: what seldom changes under a connection, and the command
-/// statistics, which cost the server more than all the others together, since it looks at each
-/// command that it knows.
-const FURTHER: [&str; 4] = ["server", "memory", "persistence", "commandstats"];
+/// The further sections of a full question: what seldom changes under a connection, such as the role
+/// (a server that becomes a replica loses its keys first, and that is asked after), and the command
+/// statistics, which cost the server more than all the others together, since it looks at each command
+/// that it knows.
+const FURTHER: [&str; 5] = ["server", "memory", "persistence", "replication", "commandstats"];
 
 /// Every so many polls the question is a full one at least: it takes the server three times as long
 /// as a short one, so that it adds a tenth to the mean. Where something happened that a short answer
