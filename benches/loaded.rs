@@ -2,7 +2,9 @@
 //! server half busy, with the sampler on and off, in pairs of turns within one run.
 //!
 //! `cargo bench --bench loaded` prints the table. Two exporters watch the server, one of which
-//! samples nothing; in each turn one of them is stopped, so that all else stays the same.
+//! samples nothing; in each turn one of them is stopped, so that all else stays the same. They run
+//! with the priority that the shipped unit gives them, for server, clients and exporter share the
+//! machine here.
 #![allow(
     missing_docs,
     unreachable_pub,
@@ -36,6 +38,8 @@ const TURN: Duration = Duration::from_secs(4);
 const SETTLE: Duration = Duration::from_secs(1);
 /// Keys of the server, all with a TTL of an hour.
 const KEYS: u64 = 200_000;
+/// `Nice=` of `deploy/stampede-exporter.service`.
+const NICE: &str = "10";
 /// Connections of the load.
 const CONNECTIONS: usize = 8;
 /// The share of a core that the server is to be busy.
@@ -104,6 +108,8 @@ fn watch(redis: &Redis, lines: &str) -> Exporter {
     let exporter = Exporter::start(&["--config.file", file.to_str().expect("a path")]);
     let up = format!("stampede_redis_up{{cache=\"c\",node=\"127.0.0.1:{}\"}}", redis.port);
     exporter.wait_for_metric(&up, |up| up == 1.0);
+    let niced = support::run("renice", &["-n", NICE, "-p", &exporter.pid().to_string()]);
+    assert!(niced.status.success());
     exporter
 }
 
