@@ -203,10 +203,12 @@ fn the_command_shows_groups_and_waves() {
         "23,000 keys: 22,000 with a TTL, 1,000 without (4.3 %)",
         "\nno TTL                1,000   4.3 % █",
         "\nExpiry waves ahead:\n  in 14m 5",
-        " keys of session (100.0 % of it)\n",
     ] {
         assert!(text.contains(expected), "no {expected:?} in\n{text}");
     }
+    // Where writing them takes more than a second, a few are beside the wave.
+    let (_, share) = text.split_once(" keys of session (").expect("the wave's group");
+    assert!(share.starts_with("99.") || share.starts_with("100.0 % of it)\n"), "{text}");
     assert!(progress.contains("asking keys for their TTL: ") && progress.contains(" of 23,000"));
 
     let (json, _) = command_on(&redis, Format::Json);
@@ -215,8 +217,11 @@ fn the_command_shows_groups_and_waves() {
     let waves = object["waves"].as_array().expect("waves");
     assert_eq!(waves.len(), 1, "{json}");
     assert_eq!(waves[0]["group"], "session");
+    // The interval holds the truth in 19 of 20 looks (`ttl_command.rs` counts them), one of twice its
+    // width in all but one of ten thousand.
     let keys = |bound: &str| waves[0]["keys"][bound].as_f64().expect("a number");
-    assert!(keys("low") <= 2000.0 && 2000.0 <= keys("high"), "{json}");
+    let (low, value, high) = (keys("low"), keys("value"), keys("high"));
+    assert!(2.0 * low - value <= 2000.0 && 2000.0 <= 2.0 * high - value, "{json}");
     assert_eq!(object["groups"][2]["without_ttl"].as_f64().map(f64::round), Some(1000.0));
 }
 
