@@ -1,5 +1,6 @@
 //! Everything a drill needs, put up before the load and taken down after it.
 
+use std::f64::consts::GOLDEN_RATIO;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -127,8 +128,7 @@ impl Stage {
                 let left = (lead + client.life(options.ttl)).saturating_sub(options.ttl);
                 if left.is_zero() { client.life(options.ttl) } else { left }
             }
-            // A step that is coprime to most counts mixes popular and unpopular keys.
-            _ => options.ttl.mul_f64(((key * 7919) % count + 1) as f64 / count as f64),
+            _ => options.ttl.mul_f64(evenly(key)),
         };
         client.fill((0..count).map(|key| (key, life(key)))).await
     }
@@ -333,11 +333,36 @@ fn hot_key(options: &Options) -> Option<Key> {
     (options.scenario == Scenario::HotKey).then_some(0)
 }
 
+/// The share of its life that an entry has left, above 0 and below 1. Multiples of the golden ratio fall
+/// evenly, however many there are, and neighbours in popularity fall far apart.
+fn evenly(key: Key) -> f64 {
+    ((key + 1) as f64 / GOLDEN_RATIO).fract()
+}
+
 fn loopback(port: u16) -> RedisConfig {
     RedisConfig {
         address: RedisAddress::Tcp { host: "127.0.0.1".to_owned(), port },
         username: None,
         password: None,
         tls: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of the most popular keys, and of all, each tenth of a life holds a tenth, to within two.
+    #[test]
+    fn lives_are_spread_evenly_however_many_there_are() {
+        for count in [20, 1000, 7919] {
+            let mut tenths = [0_u64; 10];
+            for key in 0..count {
+                let share = evenly(key);
+                assert!(share > 0.0 && share < 1.0, "key {key}: {share}");
+                tenths[(share * 10.0) as usize] += 1;
+            }
+            assert!(tenths.iter().all(|n| n.abs_diff(count / 10) <= 2), "{count} keys: {tenths:?}");
+        }
     }
 }
