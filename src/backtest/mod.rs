@@ -99,6 +99,14 @@ pub enum BacktestError {
         /// What is wrong with it.
         error: TraceError,
     },
+    /// Rows, but none that can be read: what follows from that is not "no incident".
+    #[error("{}: none of the {rows} rows can be read", file.display())]
+    OnlyBadRows {
+        /// The trace's file.
+        file: PathBuf,
+        /// How many there are.
+        rows: u64,
+    },
     /// The Prometheus server.
     #[error(transparent)]
     Prometheus(#[from] PrometheusError),
@@ -159,10 +167,15 @@ pub fn run(
     if let Some(incident) = last {
         report.incident(&incident, comparison.as_mut())?;
     }
-    steps.finish();
+    let (read, bad) = steps.finish();
     let beside = comparison.map(|comparison| comparison.finish(summary.last));
     report.finish(&summary, beside.unwrap_or_default(), variants.finish())?;
-    Ok(())
+    match &options.history {
+        History::File(file) if read == 0 && bad > 0 => {
+            Err(BacktestError::OnlyBadRows { file: file.clone(), rows: bad })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Where rows come from.
@@ -246,12 +259,14 @@ impl<'a> Steps<'a> {
         }
     }
 
-    fn finish(self) {
+    /// How many rows were read and how many passed over.
+    fn finish(self) -> (u64, u64) {
         if self.bad > NAMED_BAD_ROWS {
             let _ = writeln!(self.to, "{} bad rows in all", self.bad);
         }
         let seconds = self.clock.now() - self.started;
         let rate = self.rows as f64 / seconds.max(f64::MIN_POSITIVE);
         let _ = writeln!(self.to, "{} rows in {seconds:.2} s ({rate:.0} a second)", self.rows);
+        (self.rows, self.bad)
     }
 }

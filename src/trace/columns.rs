@@ -105,11 +105,27 @@ impl Column {
         }
     }
 
+    /// What its cells may hold, for messages.
+    pub(super) fn legal(self) -> &'static str {
+        match self {
+            Column::Time => "Unix seconds (from 0 to 253402300799)",
+            Column::Up => "0, 1 or 2",
+            Column::HotKeyShare => "a share from 0 to 1",
+            _ => "a number of 0 or more",
+        }
+    }
+
     /// The column of a header's name.
     pub fn from_name(name: &str) -> Option<Column> {
         Column::ALL.into_iter().find(|column| column.as_str() == name)
     }
 }
+
+/// The last second of the year 9999. A later time is not in seconds, or damaged.
+const LATEST: f64 = 253_402_300_799.0;
+
+/// How far above 1 a share may be that was computed elsewhere.
+const ROUNDING: f64 = 1e-9;
 
 /// A row's lookups, which are two cells a source.
 #[derive(Debug, Clone, Copy, Default)]
@@ -146,7 +162,7 @@ pub(crate) fn take(
     let field = match column {
         Column::Time => {
             reading.time = value;
-            return true;
+            return (0.0..=LATEST).contains(&value);
         }
         Column::Up => {
             reading.reach = match value {
@@ -178,7 +194,7 @@ pub(crate) fn take(
         Column::HotKeyShare => &mut reading.hot_key_share,
     };
     *field = Some(value);
-    value >= 0.0
+    value >= 0.0 && (column != Column::HotKeyShare || value <= 1.0 + ROUNDING)
 }
 
 /// What a reading has for a column; `apart` as in [`RowLookups::fill`].

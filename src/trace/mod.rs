@@ -2,7 +2,8 @@
 //! and `backtest` reads it.
 //!
 //! `time`, `hits` and `misses` must be there; every other column may. An empty cell is unknown,
-//! columns of other names are passed over. Counts are cumulative.
+//! columns of other names are passed over, and text in quotes may hold commas. Counts are
+//! cumulative.
 //!
 //! Beyond the columns for which there is a field in [`Reading`](crate::reading::Reading) of the
 //! same name there are three: `redis_hits` and `redis_misses` say that the lookups of server and

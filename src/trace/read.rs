@@ -37,7 +37,10 @@ pub enum TraceError {
     #[error("the trace is empty; its first line names the columns: time,hits,misses")]
     Empty,
     /// A required column is not there.
-    #[error("line 1: no column `{}`; `time`, `hits` and `misses` must be there", .0.as_str())]
+    #[error(
+        "line 1: no column `{}`; it names the columns, separated by commas, and `time`, `hits` and `misses` must be there",
+        .0.as_str()
+    )]
     NoColumn(Column),
     /// A column is there twice.
     #[error("line 1: the column `{}` is there twice", .0.as_str())]
@@ -84,7 +87,7 @@ pub struct BadRow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RowFault {
     /// A cell that holds no number, or one that its column cannot have.
-    #[error("`{}` is not a number of 0 or more", .0.as_str())]
+    #[error("`{}` is not {}", .0.as_str(), .0.legal())]
     Cell(Column),
     /// No time.
     #[error("no time")]
@@ -153,10 +156,10 @@ impl TraceReader {
         };
         let header = reader.next_line()?.ok_or(TraceError::Empty)?;
         let header = reader.buffer.get(header).unwrap_or_default();
-        let header =
-            String::from_utf8_lossy(header.strip_prefix(b"\xef\xbb\xbf").unwrap_or(header));
-        let names: Vec<&str> =
-            header.split(',').map(|name| name.trim().trim_matches('"')).collect();
+        let header = header.strip_prefix(b"\xef\xbb\xbf").unwrap_or(header);
+        let names: Vec<String> = cells(header)
+            .map(|name| String::from_utf8_lossy(name).trim().trim_matches('"').to_owned())
+            .collect();
         let columns: Vec<Option<Column>> = names.iter().map(|n| Column::from_name(n)).collect();
         let count = |column| columns.iter().filter(|c| **c == Some(column)).count();
         if let Some(missing) = Column::REQUIRED.into_iter().find(|column| count(*column) == 0) {
@@ -166,7 +169,7 @@ impl TraceReader {
             return Err(TraceError::TwiceColumn(twice));
         }
         let unknown = names.iter().zip(&columns).filter(|(_, column)| column.is_none());
-        reader.unknown = unknown.map(|(name, _)| (*name).to_owned()).collect();
+        reader.unknown = unknown.map(|(name, _)| name.clone()).collect();
         reader.apart = count(Column::RedisHits) == 1 && count(Column::RedisMisses) == 1;
         reader.columns = columns;
         Ok(reader)
@@ -258,7 +261,7 @@ fn parse(
                 (Some(value), length)
             }
             _ => {
-                let length = memchr::memchr(b',', rest).unwrap_or(rest.len());
+                let length = cell_length(rest);
                 let cell = rest.get(..length).unwrap_or_default();
                 let empty = cell.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'"'));
                 let value = if empty { None } else { number::any(cell) };
@@ -277,8 +280,7 @@ fn parse(
         rest = rest.get(length + 1..).unwrap_or_default();
         let last = index + 1 == columns.len();
         if more == last {
-            let found = row.iter().filter(|byte| **byte == b',').count() + 1;
-            return Err(RowFault::Cells { found, expected: columns.len() });
+            return Err(RowFault::Cells { found: cells(row).count(), expected: columns.len() });
         }
     }
     if reading.time.is_nan() {
@@ -286,6 +288,39 @@ fn parse(
     }
     lookups.fill(reading, apart);
     Ok(())
+}
+
+/// The cells of a row, each as it stands there.
+fn cells(row: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(row);
+    std::iter::from_fn(move || {
+        let this = rest?;
+        let length = cell_length(this);
+        rest = this.get(length + 1..);
+        this.get(..length)
+    })
+}
+
+/// Bytes up to the comma that ends the first cell; one within quotes does not.
+fn cell_length(row: &[u8]) -> usize {
+    let quoted = quoted_length(row);
+    let rest = row.get(quoted..).unwrap_or_default();
+    memchr::memchr(b',', rest).map_or(row.len(), |comma| quoted + comma)
+}
+
+/// Bytes up to the end of the quotes in which the first cell stands; 0 where it stands in none, or
+/// they have no end.
+fn quoted_length(row: &[u8]) -> usize {
+    let mut at = row.iter().position(|byte| !matches!(byte, b' ' | b'\t')).unwrap_or(0);
+    let mut length = 0;
+    // A quote within the text is written twice, so the next piece begins where one ends.
+    while row.get(at) == Some(&b'"') {
+        let text = row.get(at + 1..).unwrap_or_default();
+        let Some(end) = memchr::memchr(b'"', text) else { return 0 };
+        at += end + 2;
+        length = at;
+    }
+    length
 }
 
 #[cfg(test)]
@@ -329,14 +364,43 @@ mod tests {
             ,1,2,1\n104,nan,2,1\n105,1,2,3\n106,5,6,\n";
         let right = [
             "100 Some((1.0, 2.0))",
-            "line 3: `time` is not a number of 0 or more",
+            "line 3: `time` is not Unix seconds (from 0 to 253402300799)",
             "line 4: `misses` is not a number of 0 or more",
             "line 5: 3 cells, not the header's 4",
             "line 6: 5 cells, not the header's 4",
             "line 7: no time",
             "line 8: `hits` is not a number of 0 or more",
-            "line 9: `up` is not a number of 0 or more",
+            "line 9: `up` is not 0, 1 or 2",
             "106 Some((5.0, 6.0))",
+        ];
+        assert_eq!(rows(text), right);
+    }
+
+    #[test]
+    fn a_comma_within_quotes_is_text() {
+        let text = "time,\"a \"\"note\"\", or two\",hits,misses\n100,\"x, y\",1,2\n\
+            101,\"a \"\",\"\" b\" ,3,4\n102,\"open,5,6\n103,\"x\",\"1,000\",2\n104,\"x,y\",1\n";
+        let right = [
+            "100 Some((1.0, 2.0))",
+            "101 Some((3.0, 4.0))",
+            "102 Some((5.0, 6.0))",
+            "line 5: `hits` is not a number of 0 or more",
+            "line 6: 3 cells, not the header's 4",
+        ];
+        assert_eq!(rows(text), right);
+        assert_eq!(reader(text).unknown_columns(), ["a \"\"note\"\", or two"]);
+    }
+
+    #[test]
+    fn what_a_column_cannot_hold_is_told_with_what_it_can() {
+        // Milliseconds, a time before all times, a share in percent.
+        let text = "time,hits,misses,hot_key_share\n1700000000000,1,2,\n-1,1,2,\n\
+            1700000000,1,2,93\n1700000001,1,2,1.0000000000000002\n";
+        let right = [
+            "line 2: `time` is not Unix seconds (from 0 to 253402300799)",
+            "line 3: `time` is not Unix seconds (from 0 to 253402300799)",
+            "line 4: `hot_key_share` is not a share from 0 to 1",
+            "1700000001 Some((1.0, 2.0))",
         ];
         assert_eq!(rows(text), right);
     }

@@ -173,6 +173,15 @@ fn bad_rows_are_named_and_the_replay_goes_on() {
 }
 
 #[test]
+fn a_trace_of_bad_rows_is_no_calm_one() {
+    let text = "time,hits,misses\n2023-11-14T22:13:20Z,1,1\n2023-11-14T22:13:21Z,2,2\n";
+    let outcome = replay_text(text, Format::Json);
+    let error = outcome.result.as_ref().expect_err("nothing was read").to_string();
+    assert!(error.ends_with("none of the 2 rows can be read"), "{error}");
+    assert!(outcome.notes.contains("line 2: `time` is not Unix seconds"), "{}", outcome.notes);
+}
+
+#[test]
 fn time_that_does_not_move_on_is_an_error_with_its_line() {
     let mut lines: Vec<String> = trace(&counts(900, burst)).lines().map(str::to_owned).collect();
     lines.swap(880, 881);
