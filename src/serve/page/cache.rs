@@ -44,7 +44,7 @@ const PANELS: &str = "<summary>The last minutes, up to 15</summary>\n<div class=
     </div>\n<noscript><p>The curves need JavaScript; everything else on this page does not.</p></noscript>\n";
 
 fn banner(page: &mut Html, cache: &Snapshot, state: State, now: f64) {
-    page.raw("<div class=\"banner\"><h2>").text(&cache.cache).raw("</h2><p class=\"state\">");
+    page.raw("<div class=\"banner\"><h2>").name(&cache.cache).raw("</h2><p class=\"state\">");
     page.text(words::of_state(state));
     if let Some(incident) = &cache.incidents.running {
         page.raw(" <span class=\"cause\">").text(incident.cause.as_str()).raw("</span>");
@@ -66,7 +66,7 @@ fn banner(page: &mut Html, cache: &Snapshot, state: State, now: f64) {
             let nodes = cache.nodes.iter().filter(|node| !node.up).map(|node| &node.node);
             let apps = cache.apps.iter().filter(|app| !app.up).map(|app| &app.app);
             for (place, name) in nodes.chain(apps).enumerate() {
-                page.raw(if place == 0 { "" } else { ", " }).text(name);
+                page.raw(if place == 0 { "" } else { ", " }).name(name);
             }
             page.raw(".</p>\n");
         }
@@ -131,12 +131,13 @@ fn signals(page: &mut Html, cache: &Snapshot) {
     page.raw("<th class=\"n\">Score</th><th>1 is the line</th></tr></thead><tbody>\n");
     let all = SignalKind::ALL.iter().map(|kind| kind.as_str()).zip(cache.verdict.signals);
     for (name, score) in [("all together", Some(cache.verdict.score))].into_iter().chain(all) {
-        page.raw("<tr><td>").text(name.replace('_', " ")).raw("</td><td class=\"n\">");
-        page.text(maybe(score, number)).raw("</td><td>");
+        let name = name.replace('_', " ");
+        page.raw("<tr><td>").text(&name).raw("</td><td class=\"n\">");
+        page.text(maybe(score, words::score)).raw("</td><td>");
         if let Some(score) = score {
             // The scale ends at twice the line.
             page.raw("<meter min=\"0\" max=\"2\" low=\"0.5\" high=\"1\" optimum=\"0\" value=\"");
-            page.text(score.clamp(0.0, 2.0)).raw("\"></meter>");
+            page.text(score.clamp(0.0, 2.0)).raw("\" aria-label=\"").text(&name).raw("\"></meter>");
         }
         page.raw("</td></tr>\n");
     }
@@ -151,7 +152,7 @@ fn nodes(page: &mut Html, cache: &Snapshot) {
     page.raw("<th>State</th><th>Software</th><th>Role</th><th class=\"n\">Keys</th>");
     page.raw("<th>Last answer</th></tr></thead><tbody>\n");
     for node in &cache.nodes {
-        page.raw("<tr><td>").text(&node.node).raw("</td><td>");
+        page.raw("<tr><td>").name(&node.node).raw("</td><td>");
         up_or_down(page, node.up);
         page.raw("</td><td>").text(node.server.as_deref().unwrap_or(words::UNKNOWN)).raw(" ");
         page.text(node.version.as_deref().unwrap_or_default()).raw("</td><td>");
@@ -170,7 +171,7 @@ fn apps(page: &mut Html, cache: &Snapshot) {
     }
     page.raw("<section><h3>Applications</h3>\n");
     for app in &cache.apps {
-        page.raw("<p>").text(&app.app).raw(" ");
+        page.raw("<p>").name(&app.app).raw(" ");
         up_or_down(page, app.up);
         page.raw(" last answer ").text(maybe(app.last_success, short)).raw("</p>\n");
         failures(page, &app.errors_by_reason);

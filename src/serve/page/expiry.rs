@@ -1,7 +1,7 @@
 //! What expires next: the coming waves, the groups and the watch list.
 
 use super::html::Html;
-use super::words::{maybe, number, percent};
+use super::words::{self, maybe, number, percent};
 use crate::serve::time::{short, span};
 use crate::signal::ttl::{DUE_WINDOWS, Outcome, TtlPicture, WatchedState};
 use crate::snapshot::Snapshot;
@@ -11,7 +11,7 @@ pub(super) fn section(page: &mut Html, cache: &Snapshot, ttl: &TtlPicture) {
     waves(page, cache, ttl);
     if let (Some(peak), Some(ahead)) = (ttl.all.peak_keys_per_second, ttl.all.peak_in) {
         page.raw("<p>The highest second comes in <b>").text(span(ahead)).raw("</b>: ");
-        page.text(number(peak.round())).raw(" keys");
+        page.text(words::keys(peak));
         if let Some(ratio) = ttl.all.clustering_ratio {
             page.raw(", ").text(number(ratio)).raw(" times the mean");
         }
@@ -24,7 +24,7 @@ pub(super) fn section(page: &mut Html, cache: &Snapshot, ttl: &TtlPicture) {
     page.raw("<th class=\"n\">no TTL</th><th class=\"n\">peak/s</th><th>peak in</th>");
     page.raw("</tr></thead><tbody>\n");
     for group in &ttl.groups {
-        page.raw("<tr><td>").text(&group.name).raw("</td>");
+        page.raw("<tr><td>").name(&group.name).raw("</td>");
         for due in group.due {
             page.raw("<td class=\"n\">").text(number(due.round())).raw("</td>");
         }
@@ -36,7 +36,7 @@ pub(super) fn section(page: &mut Html, cache: &Snapshot, ttl: &TtlPicture) {
     page.raw("</tbody></table></div>\n<p class=\"note\">Estimated from ");
     page.text(number(ttl.sample_keys as f64)).raw(" sampled keys");
     if let Some(sampled) = &cache.sampled {
-        page.raw(" of ").text(&sampled.node);
+        page.raw(" of ").name(&sampled.node);
         page.raw(if sampled.up { "" } else { ", which does not answer" });
     }
     page.raw(if ttl.rounds.complete == 0 { ", the first round is not complete" } else { "" });
@@ -52,7 +52,7 @@ fn waves(page: &mut Html, cache: &Snapshot, ttl: &TtlPicture) {
     for wave in &ttl.waves {
         page.raw("<p class=\"wave\"><b>Wave in ").text(span(wave.start - ttl.time));
         page.raw("</b> (").text(short(wave.start)).raw(" UTC): ");
-        page.text(number(wave.keys.value.round())).raw(" keys of ").text(&wave.group);
+        page.text(number(wave.keys.value.round())).raw(" keys of ").name(&wave.group);
         page.raw(" (").text(number(wave.keys.low.round())).raw(" to ");
         page.text(number(wave.keys.high.round())).raw("), ").text(percent(wave.group_share));
         page.raw(" of the group, within ").text(span((wave.end - wave.start).max(1.0)));
@@ -87,7 +87,7 @@ fn past(page: &mut Html, ttl: &TtlPicture) {
     page.raw("<th>what became of it</th></tr></thead><tbody>\n");
     for past in &ttl.past_waves {
         page.raw("<tr><td>").text(short(past.wave.start)).raw(" UTC</td><td>");
-        page.text(&past.wave.group).raw("</td><td class=\"n\">");
+        page.name(&past.wave.group).raw("</td><td class=\"n\">");
         page.text(number(past.wave.keys.value.round())).raw("</td><td>").text(match past.outcome {
             Outcome::Expired => "the server has expired them",
             Outcome::Withdrawn => "deleted or written again before",
@@ -104,7 +104,7 @@ fn watched(page: &mut Html, ttl: &TtlPicture) {
     }
     page.raw("<table><thead><tr><th>Watched key</th><th>Expires</th></tr></thead><tbody>\n");
     for key in &ttl.watched {
-        page.raw("<tr><td>").text(&key.name).raw("</td><td>");
+        page.raw("<tr><td>").name(&key.name).raw("</td><td>");
         match key.state {
             Some(WatchedState::Due(at)) => page.raw("in ").text(span(at - ttl.time)),
             Some(WatchedState::NoTtl) => page.raw("never"),

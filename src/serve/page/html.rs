@@ -20,6 +20,12 @@ impl Html {
         self
     }
 
+    /// Adds a name that came from outside, as [`Html::text`] does. Whatever way it is written in, and
+    /// whatever it says about that, stays within it.
+    pub(super) fn name(&mut self, name: impl Display) -> &mut Html {
+        self.raw("<bdi>").text(name).raw("</bdi>")
+    }
+
     pub(super) fn into_string(self) -> String {
         self.0
     }

@@ -34,7 +34,7 @@ fn entry(page: &mut Html, cache: &Snapshot, incident: &Incident, now: f64) {
     page.raw(" ").text(&cache.cache).raw("\"");
     page.raw(if incident.ended_at.is_none() { " open" } else { "" });
     page.raw("><summary><span>").text(short(incident.started_at)).raw("</span> <b>");
-    page.text(&cache.cache).raw("</b> <span class=\"cause\">").text(incident.cause.as_str());
+    page.name(&cache.cache).raw("</b> <span class=\"cause\">").text(incident.cause.as_str());
     page.raw("</span> ").text(span(end - incident.started_at));
     page.raw(if incident.ended_at.is_none() { " and running" } else { "" });
     page.raw(" <span class=\"cost\">").text(number(incident.excess_misses));
@@ -77,14 +77,14 @@ pub(super) fn suspects(page: &mut Html, suspects: &[Suspect]) {
     page.raw("<p class=\"suspects\">Suspects: ");
     for (place, suspect) in suspects.iter().enumerate() {
         page.raw(if place == 0 { "<code>" } else { ", <code>" });
-        page.text(keys::text(&suspect.pattern)).raw("</code> ");
+        page.name(keys::text(&suspect.pattern)).raw("</code> ");
         page.text(words::percent(suspect.share)).raw(match suspect.source {
             SuspectSource::Missed => " of the misses",
             SuspectSource::App => " of the extra misses, as the applications count them",
             SuspectSource::Sampled => " of the sampled keys that went just then",
         });
         if let Some(example) = &suspect.example {
-            page.raw(" (as <code>").text(keys::text(example)).raw("</code>)");
+            page.raw(" (as <code>").name(keys::text(example)).raw("</code>)");
         }
     }
     page.raw("</p>\n");

@@ -106,7 +106,7 @@ fn header(page: &mut Html, view: &View, now: f64) {
         let state = State::of(cache);
         page.raw("<a class=\"chip\" href=\"#c").text(place);
         page.raw("\" data-state=\"").text(state.as_str()).raw("\">");
-        page.text(&cache.cache).raw(" <b>").text(words::of_state(state)).raw("</b></a>");
+        page.name(&cache.cache).raw(" <b>").text(words::of_state(state)).raw("</b></a>");
     }
     page.raw("<a class=\"chip\" href=\"#incidents\">incidents</a></nav>\n<p class=\"stale\" id=\"stale\" role=\"alert\" hidden></p>\n</header>\n");
 }

@@ -222,7 +222,7 @@ function drawPanel(figure, history, cursorTime) {
   const panel = PANELS[figure.dataset.panel];
   const plot = figure.querySelector(".plot");
   const f = frame(plot, history);
-  const root = svg("svg", { viewBox: `0 0 ${f.width} ${f.height}`, role: "img" });
+  const root = svg("svg", { viewBox: `0 0 ${f.width} ${f.height}`, role: "img", "aria-label": figure.querySelector("figcaption").firstChild.textContent.trim() });
   if (panel.heat) drawHeat(root, f, history);
   drawFrame(root, f, history);
   if (panel.curves) drawCurves(root, f, history, panel);

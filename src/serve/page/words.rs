@@ -47,6 +47,17 @@ pub(super) fn number(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
+/// A score, of which 1 is the line: what is far below it is nothing.
+pub(super) fn score(value: f64) -> String {
+    if value < 0.005 { "0".to_owned() } else { number(value) }
+}
+
+/// So many keys.
+pub(super) fn keys(count: f64) -> String {
+    let count = count.round();
+    format!("{} {}", number(count), if count == 1.0 { "key" } else { "keys" })
+}
+
 /// A ratio in percent with one decimal: `97.3 %`.
 pub(super) fn percent(ratio: f64) -> String {
     format!("{:.1} %", ratio * 100.0)

@@ -47,6 +47,11 @@ fn the_browser_draws_four_panels_a_cache_and_runs_no_foreign_script() {
     assert!(dom.contains("class=\"curve one\"") && dom.contains("class=\"heat\""));
     assert!(dom.contains("class=\"shade\""));
     assert!(dom.contains("applications 75.0 %"), "{dom}");
+    // Who hears the page is told what each drawing and each bar is.
+    assert_eq!(dom.matches("role=\"img\" aria-label=\"Lock attempts and contention\"").count(), 3);
+    let bars: Vec<&str> =
+        dom.split("<meter").skip(1).filter_map(|bar| bar.split('>').next()).collect();
+    assert!(!bars.is_empty() && bars.iter().all(|bar| bar.contains("aria-label=\"")), "{bars:?}");
     // A browser writes `<` and `>` in text and attributes as it pleases, but a script that came
     // in by a name would be an element: ours is the only one.
     assert_eq!(dom.matches("<script").count() - dom.matches("\\<script").count(), 1);
@@ -68,13 +73,13 @@ fn without_scripts_the_page_says_what_is_wrong_since_when_and_what_it_costs() {
         "<dt>Hit ratio</dt><dd>75.0 %</dd>",
         "misses on the top key <b>93.0 %</b>",
         "<span class=\"cause\">cold_start</span> 1 min 23 s",
-        "10.0.0.2:6379</td><td><span class=\"down\">down</span>",
-        "<b>Wave in 1 min 30 s</b> (11-30 12:01:30 UTC): 120 keys of product (100 to 141)",
+        "<bdi>10.0.0.2:6379</bdi></td><td><span class=\"down\">down</span>",
+        "<b>Wave in 1 min 30 s</b> (11-30 12:01:30 UTC): 120 keys of <bdi>product</bdi> (100 to 141)",
         "60.0 % of the group, within 2 s; expected cost 80 more misses/s at its peak (70 to 96).",
-        "<tr><td>front</td><td>in 13 s</td></tr>",
-        "<tr><td>menu</td><td><span class=\"down\">missing</span></td></tr>",
-        "Suspects: <code>front</code> 93.0 % of the misses, <code>user:*</code> 5.0 % of the sampled keys that went just then",
-        "(as <code>user:&lt;i&gt;\\xff</code>)",
+        "<tr><td><bdi>front</bdi></td><td>in 13 s</td></tr>",
+        "<tr><td><bdi>menu</bdi></td><td><span class=\"down\">missing</span></td></tr>",
+        "Suspects: <code><bdi>front</bdi></code> 93.0 % of the misses, <code><bdi>user:*</bdi></code> 5.0 % of the sampled keys that went just then",
+        "(as <code><bdi>user:&lt;i&gt;\\xff</bdi></code>)",
         // Three times the p99 of 3.1 s.
         "hold a lock across processes with a TTL of at least 9.3 s",
         "NO ANSWER",
