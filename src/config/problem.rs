@@ -1,5 +1,6 @@
 //! Everything that is wrong with a configuration, collected before anything is said.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fmt;
@@ -54,11 +55,41 @@ impl Problems {
     }
 }
 
-/// A value as a message shows it: quoted, on one line, not endless.
+/// A value as a message shows it: quoted, on one line, not endless, and without the login of an
+/// address that was written in the wrong place.
 pub(super) fn quoted(value: &str) -> String {
     /// Enough to recognise a value by; a whole file pasted by mistake does not fill the terminal.
     const LONGEST: usize = 80;
+    let value = without_login(value);
     let shown: String = value.chars().take(LONGEST).flat_map(char::escape_debug).collect();
     let more = if value.chars().nth(LONGEST).is_some() { "…" } else { "" };
     format!("\"{shown}{more}\"")
+}
+
+fn without_login(value: &str) -> Cow<'_, str> {
+    let login = value.split_once("://").and_then(|(scheme, rest)| {
+        let (_, host) = rest.rsplit_once('@')?;
+        Some(format!("{scheme}://***@{host}"))
+    });
+    login.map_or(Cow::Borrowed(value), Cow::Owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn what_is_quoted_holds_no_login_and_no_line_end() {
+        let cases = [
+            ("redis://me:CANARY@h:1", "\"redis://***@h:1\""),
+            ("x redis://:CAN@ARY@", "\"x redis://***@\""),
+            ("a@b", "\"a@b\""),
+            ("http://h/a\nb", "\"http://h/a\\nb\""),
+        ];
+        for (value, shown) in cases {
+            assert_eq!(quoted(value), shown);
+        }
+        let long = format!("redis://me:{}@h", "CANARY".repeat(100));
+        assert_eq!(quoted(&long), "\"redis://***@h\"");
+    }
 }
