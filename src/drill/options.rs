@@ -123,7 +123,7 @@ impl Options {
     /// Says which one does not, and what it may be.
     pub fn check(&self) -> Result<(), DrillError> {
         let share = 0.0..=1.0;
-        let bearable = |time: Option<Duration>| time.is_none_or(|time| time <= LONGEST);
+        let life = Duration::from_millis(1)..=LONGEST;
         let rules = [
             ("protections", "at least one", !self.protections.is_empty()),
             ("rate", "above 0 and at most 1000000", self.rate > 0.0 && self.rate <= 1e6),
@@ -137,12 +137,13 @@ impl Options {
                 "above 0 and at most 24h",
                 !self.duration.is_zero() && self.duration <= LONGEST,
             ),
-            ("ttl", "from 1ms to 24h", (Duration::from_millis(1)..=LONGEST).contains(&self.ttl)),
+            ("ttl", "from 1ms to 24h", life.contains(&self.ttl)),
             ("load time", "at most 24h", self.load_time <= LONGEST),
-            ("hot load time", "at most 24h", bearable(self.hot_load_time)),
-            ("lock ttl", "at most 24h", bearable(self.lock_ttl)),
+            ("hot load time", "at most 24h", self.hot_load_time.is_none_or(|time| time <= LONGEST)),
+            ("lock ttl", "from 1ms to 24h", self.lock_ttl.is_none_or(|time| life.contains(&time))),
             ("grace", "at most 24h", self.grace <= LONGEST),
             ("pool", "at least 1", self.pool > 0),
+            ("bulkhead", "at least 1", self.bulkhead != Some(0)),
             (
                 "product of --keys and --value-bytes",
                 "at most 1073741824",
@@ -220,6 +221,9 @@ mod tests {
         let limit = Options { keys: 1024, value_bytes: 1 << 20, ..Options::default() };
         assert!(limit.check().is_ok());
         assert_eq!(error(|o| o.hot_share = 1.5), "the hot share must be from 0 to 1");
+        let lock = "the lock ttl must be from 1ms to 24h";
+        assert_eq!(error(|o| o.lock_ttl = Some(Duration::from_micros(1))), lock);
+        assert_eq!(error(|o| o.bulkhead = Some(0)), "the bulkhead must be at least 1");
         assert_eq!(error(|o| o.protections.clear()), "the protections must be at least one");
     }
 
@@ -240,7 +244,7 @@ mod tests {
             ("the ttl must be from 1ms to 24h", |o, t| o.ttl = t),
             ("the load time must be at most 24h", |o, t| o.load_time = t),
             ("the hot load time must be at most 24h", |o, t| o.hot_load_time = Some(t)),
-            ("the lock ttl must be at most 24h", |o, t| o.lock_ttl = Some(t)),
+            ("the lock ttl must be from 1ms to 24h", |o, t| o.lock_ttl = Some(t)),
             ("the grace must be at most 24h", |o, t| o.grace = t),
         ];
         for (refusal, set) in times {
