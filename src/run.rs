@@ -73,6 +73,7 @@ pub async fn run(
         warm_start: config.warm_start.clone(),
     };
     watched.change_to(&config.caches, &board, clock).await?;
+    tell_who_is_sampled_by_another(&config.caches);
     let (end, ended) = oneshot::channel::<()>();
     let mut server = tokio::spawn(serve(listener, board.clone(), clock, async {
         let _ = ended.await;
@@ -107,6 +108,7 @@ pub async fn run(
                 match changed {
                     Ok(new) => {
                         tell_what_waits(&config, &new);
+                        tell_who_is_sampled_by_another(&new.caches);
                         info!(caches = new.caches.len(), "configuration reloaded");
                     }
                     Err(problems) => {
@@ -137,6 +139,26 @@ fn tell_what_waits(running: &Config, new: &Config) {
     ];
     for (section, _) in waits.iter().filter(|(_, differs)| *differs) {
         warn!("the change of {section} needs a restart");
+    }
+}
+
+/// Says whose hits hold what another cache's sampler looks up: a cache takes out its own only.
+fn tell_who_is_sampled_by_another(caches: &[CacheConfig]) {
+    for cache in caches {
+        let sampler = caches.iter().find(|other| {
+            let sampled = other.ttl.sample_from.as_ref().unwrap_or(&other.redis);
+            other.name != cache.name
+                && other.ttl.keys_per_second > 0
+                && sampled.address == cache.redis.address
+        });
+        if let Some(sampler) = sampler {
+            warn!(
+                "the hits of cache {:?} hold what the sampler of cache {:?} looks up at the same \
+                 server; let it sample a replica (ttl.sample_from), or only one of them \
+                 (ttl.keys_per_second: 0)",
+                cache.name, sampler.name
+            );
+        }
     }
 }
 

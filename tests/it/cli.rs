@@ -361,6 +361,25 @@ fn a_reload_leaves_caches_alone_that_did_not_change() {
 }
 
 #[test]
+fn a_cache_whose_server_another_one_samples_is_told() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("shared.yml");
+    write(
+        &path,
+        "web: { listen_address: \"127.0.0.1:0\" }\ncaches:\n  \
+         - { name: sampling, redis: { addr: redis://127.0.0.1:1 } }\n  \
+         - { name: beside, redis: { addr: redis://127.0.0.1:1 }, ttl: { keys_per_second: 0 } }\n  \
+         - { name: elsewhere, redis: { addr: redis://127.0.0.1:2 } }\n",
+    );
+    let exporter = Exporter::start(&["--config.file", &path.display().to_string()]);
+    exporter.wait_for_metric("stampede_redis_polls_total{cache=\"elsewhere\"}", |n| n >= 1.0);
+    let log = exporter.log();
+    let told = "the hits of cache \"beside\" hold what the sampler of cache \"sampling\" looks up";
+    assert!(log.contains(told), "{log}");
+    assert_eq!(log.matches("the hits of cache").count(), 1, "{log}");
+}
+
+#[test]
 fn no_secret_leaves_the_process() {
     const SECRET: &str = "CANARY-1";
     let page = Page::start("cache_hits_total 1\n");
