@@ -129,7 +129,8 @@ impl Series<'_> {
 pub fn parse(bytes: &[u8], wanted: impl Fn(&str) -> bool) -> (Page<'_>, Vec<PageProblem>) {
     let mut page = Page::default();
     let mut problems = Vec::new();
-    let mut rest = bytes;
+    // What some editors and runtimes put before UTF-8.
+    let mut rest = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let mut line = 0;
     while !rest.is_empty() && !page.ended {
         line += 1;
@@ -390,6 +391,11 @@ mod tests {
     #[test]
     fn line_ends_of_windows() {
         assert_eq!(read("a 1\r\n\r\nb{x=\"y\"} 2\r\n# EOF\r\n"), ["a{} 1", r#"b{x="y"} 2"#]);
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_name() {
+        assert_eq!(read("\u{feff}a 1\n\u{feff}b 2\n"), ["a{} 1", "line 2: no series name"]);
     }
 
     #[test]

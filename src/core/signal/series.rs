@@ -10,6 +10,12 @@ pub const FORGET_AFTER: f64 = 30.0;
 /// counts as newborn. An hour bounds the memory of pages whose labels change all the time.
 const DROP_AFTER: f64 = 3600.0;
 
+/// Seconds after a fall in which a series that is back where it was may be another process's.
+const TURN_WITHIN: f64 = 30.0;
+
+/// Seconds for which a fall is a turn and no restart, once processes were seen to take turns.
+const TURNS_LAST: f64 = 3600.0;
+
 /// Events a second that one series may have counted since the last page when it starts from zero.
 /// One application process rarely serves more, and a page behind a load balancer that shows
 /// another process has totals of millions.
@@ -45,6 +51,8 @@ pub(super) enum Rise {
     Late(f64),
     /// Nothing to compare with.
     Unknown,
+    /// Another process's count: the page comes from several in turn.
+    Foreign,
     /// The page had it already.
     Duplicate,
 }
@@ -64,12 +72,37 @@ struct Track {
     value: f64,
     /// Unix seconds of the last page that had it.
     seen: f64,
+    /// What it last fell from, and when, Unix seconds.
+    fell: Option<(f64, f64)>,
+    /// Until when a fall is another process's turn, Unix seconds.
+    turns_until: f64,
+}
+
+impl Track {
+    fn new(value: f64, seen: f64) -> Track {
+        Track { value, seen, fell: None, turns_until: 0.0 }
+    }
+
+    /// The track with a newer value, and whether that is another process's. A series that fell did
+    /// not restart when it is back where it was sooner than it can have counted.
+    fn moved_to(self, value: f64, now: f64) -> (Track, bool) {
+        let fell = value < self.value;
+        let back = !believable(value - self.value, now - self.seen)
+            && self.fell.is_some_and(|(from, at)| value >= from && now - at < TURN_WITHIN);
+        let moved = Track {
+            value,
+            seen: now,
+            fell: if fell { Some((self.value, now)) } else { self.fell },
+            turns_until: if back { now + TURNS_LAST } else { self.turns_until },
+        };
+        (moved, back || (fell && now < self.turns_until))
+    }
 }
 
 impl Followed {
     /// Takes in the value of one series, known by a hash of its name and labels.
     pub(super) fn take(&mut self, turn: Turn, series: u64, value: f64) -> Rise {
-        let track = self.tracks.insert(series, Track { value, seen: turn.now });
+        let track = self.tracks.insert(series, Track::new(value, turn.now));
         let Some(before) = turn.before else {
             return if track.is_some() { self.put_back(series, track) } else { Rise::Unknown };
         };
@@ -85,8 +118,13 @@ impl Followed {
         if track.seen == turn.now {
             return self.put_back(series, Some(track));
         }
-        let restarted = turn.origin == Origin::Restarted || value < track.value;
+        let (moved, foreign) = track.moved_to(value, turn.now);
+        self.tracks.insert(series, moved);
         self.fell |= value < track.value;
+        if foreign && turn.origin == Origin::Same {
+            return Rise::Foreign;
+        }
+        let restarted = turn.origin == Origin::Restarted || value < track.value;
         if turn.origin == Origin::Other || (restarted && !believable(value, turn.now - track.seen))
         {
             return Rise::Unknown;

@@ -7,7 +7,7 @@
 //! that may be a stampede. (PromQL's `increase()` misses that first value.)
 //!
 //! What cannot have happened since the last page is not counted: when the page comes from another
-//! process (`process_start_time_seconds` says so), or when a restarted or newborn series is larger
+//! process (`process_start_time_seconds` says so, or a series that is back where it fell from), or when a restarted or newborn series is larger
 //! than [`BELIEVABLE_RATE`](super::series::BELIEVABLE_RATE) allows, the poll is unknown. A short
 //! gap is better than a spike.
 
@@ -258,6 +258,8 @@ struct Look<'a> {
     /// Whether a mapped name is there, for whatever cache.
     named: bool,
     duplicate: bool,
+    /// Whether a series shows another process's count.
+    foreign: bool,
     not_a_count: bool,
 }
 
@@ -272,6 +274,7 @@ impl<'a> Look<'a> {
             missed: Vec::new(),
             named: false,
             duplicate: false,
+            foreign: false,
             not_a_count: false,
         }
     }
@@ -347,6 +350,7 @@ impl<'a> Look<'a> {
                     *timely = false;
                 }
                 Rise::Unknown => *timely = false,
+                Rise::Foreign => (*timely, self.foreign) = (false, true),
                 Rise::Duplicate => self.duplicate = true,
             }
         }
@@ -377,7 +381,8 @@ impl<'a> Look<'a> {
         } else {
             Some(Warning::NothingMapped)
         };
-        let several = (self.turn.origin == Origin::Other).then_some(Warning::SeveralProcesses);
+        let several = self.foreign || self.turn.origin == Origin::Other;
+        let several = several.then_some(Warning::SeveralProcesses);
         let duplicate = self.duplicate.then_some(Warning::Duplicate);
         let not_a_count = self.not_a_count.then_some(Warning::NotACount);
         [absence, several, duplicate, not_a_count].into_iter().flatten().collect()
@@ -456,6 +461,36 @@ mod tests {
         let mut tally = tally(Counter::Misses, "m");
         step(&mut tally, 1000, a);
         assert_eq!(step(&mut tally, 1001, b).warnings, [Warning::SeveralProcesses]);
+    }
+
+    #[test]
+    fn processes_in_turn_are_found_out_without_their_start() {
+        let mut tally = tally(Counter::Misses, "m");
+        let mut look = |second, value: u32| {
+            let step = step(&mut tally, second, &format!("m {value}"));
+            (step.rises.get(Counter::Misses), step.warnings.contains(&Warning::SeveralProcesses))
+        };
+        assert_eq!(look(1000, 1_000_000), (None, false));
+        // A restart would look like this, and has nothing that tells it apart.
+        assert_eq!(look(1001, 5000), (Some(5000.0), false));
+        assert_eq!(look(1002, 1_000_010), (None, true));
+        assert_eq!(look(1003, 5007), (None, true));
+        assert_eq!(look(1004, 1_000_030), (None, true));
+        assert_eq!(look(1005, 1_000_041), (Some(11.0), false));
+        // An hour later only one is left, and restarts.
+        assert_eq!(look(4700, 1_000_100), (Some(59.0), false));
+        assert_eq!(look(4701, 40), (Some(40.0), false));
+    }
+
+    #[test]
+    fn a_restarted_series_may_grow_past_what_it_was() {
+        // In a cold start, and at a rate that is not believed of a newborn series.
+        assert_eq!(rises("m", &["m 900", "m 5", "m 905"]), [None, Some(5.0), Some(900.0)]);
+        let mut tally = tally(Counter::Misses, "m");
+        for (second, value) in [(1000, 90_000), (1001, 100), (1040, 30_100)] {
+            take(&mut tally, second, &format!("m {value}"));
+        }
+        assert_eq!(take(&mut tally, 1041, "m 95000"), Some(64_900.0));
     }
 
     #[test]
