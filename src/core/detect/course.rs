@@ -13,6 +13,10 @@ use crate::signal::sample::Sample;
 /// Another event is another incident if the extra misses grow by this factor with it.
 const ANOTHER_RISE: f64 = 1.5;
 
+/// A poll with fewer extra misses than this share of the highest rate of its incident is what comes after
+/// it: a burst is over within a poll, and its evidence would be thinned out by the seconds that follow.
+const AFTERMATH: f64 = 0.1;
+
 /// The newest poll and the source whose misses decide.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Poll<'a> {
@@ -179,9 +183,14 @@ impl Detector {
     }
 
     /// Reads the cause again while the evidence still comes in. Only a stronger sign changes it, and
-    /// what the other streams do once the misses are back to normal is no sign of anything.
+    /// what the other streams do once the misses have fallen is no sign of anything.
     fn reconsider(&self, episode: &mut Episode, poll: &Poll<'_>, verdict: &mut Verdict) {
-        if self.quiet(poll.facts, poll.source) == Some(true) {
+        let incident = &episode.incident;
+        let peak = incident.peak_misses_per_second - incident.baseline_misses_per_second;
+        let has_fallen = |rate: f64| rate < AFTERMATH * peak;
+        if self.quiet(poll.facts, poll.source) == Some(true)
+            || self.excess_rate(poll.facts, poll.source).is_some_and(has_fallen)
+        {
             return;
         }
         let finding = self.scene(episode.onset, poll, |scene, limits| scene.finding(limits));

@@ -156,6 +156,21 @@ fn hot_key_while_the_server_reaps_as_it_likes() {
     }
 }
 
+/// A burst of one poll; what follows misses a little more than usual and expires more keys, as after
+/// every burst the entries of that second run out by themselves. It adds nothing to what was known.
+#[test]
+fn hot_key_whatever_its_aftermath_looks_like() {
+    check(Cause::HotKey, 11.0, |at, sample| {
+        let misses = sample.lookups.redis.unwrap().misses;
+        if at < 1.5 {
+            lose(sample, 0.3);
+        } else {
+            lose(sample, 0.02);
+            sample.expired = Some(2.5 * misses);
+        }
+    });
+}
+
 #[test]
 fn hot_key_by_refused_locks() {
     check(Cause::HotKey, 4.0, |_, sample| {
