@@ -111,26 +111,28 @@ impl Stage {
         Ok(Stage { options, around, page, address, limit, private })
     }
 
-    /// Fills the cache as a service that has run for a while would have it: lives spread evenly. The
-    /// hot key and the batch that was written together run out when the scenario strikes.
+    /// Fills the cache as a service that has run for a while would have it. The hot key and the batch that
+    /// was written together run out when the scenario strikes.
     ///
     /// # Errors
     /// When Redis does not answer or refuses.
     pub async fn fill(&self, protections: &Protections) -> Result<(), StoreError> {
-        let options = &self.options;
-        let (count, lead) = (u64::from(options.keys), options.lead());
+        let (options, lead) = (&self.options, self.options.lead());
         let client = self.client(protections);
-        let life = |key: Key| match options.scenario {
-            Scenario::HotKey if key == 0 => lead,
+        let left = |key: Key, rate: f64| match options.scenario {
+            Scenario::HotKey if key == 0 => Some(lead),
             // It was written a while ago, with lives as this client gives them; what has run out
             // since was written again.
             Scenario::SynchronizedExpiry if key.is_multiple_of(BATCH_STRIDE) => {
                 let left = (lead + client.life(options.ttl)).saturating_sub(options.ttl);
-                if left.is_zero() { client.life(options.ttl) } else { left }
+                Some(if left.is_zero() { client.life(options.ttl) } else { left })
             }
-            _ => options.ttl.mul_f64(evenly(key)),
+            _ => left_of_cycle(key, rate, options.ttl),
         };
-        client.fill((0..count).map(|key| (key, life(key)))).await
+        let shape = self.workload_shape();
+        let entries =
+            (0..).zip(shape.rates()).filter_map(|(key, rate)| Some((key, left(key, rate)?)));
+        client.fill(entries).await
     }
 
     /// Writes entries that are or will be asked for, each with its own remaining life.
@@ -157,16 +159,8 @@ impl Stage {
                 tasks.spawn(Arc::clone(process).work());
             });
         }
-        let shape = WorkloadShape {
-            rate: self.options.rate,
-            arrivals: self.options.arrivals,
-            keys: self.options.keys,
-            zipf: self.options.zipf,
-            hot_share: hot_key(&self.options).map(|_| self.options.hot_share),
-            seed: self.options.seed,
-        };
         let counters = Arc::clone(&self.around.counters);
-        let workload = Workload::start(shape, processes.clone(), counters)?;
+        let workload = Workload::start(self.workload_shape(), processes.clone(), counters)?;
         Ok(Traffic { workload, protections: protections.clone(), processes, tasks })
     }
 
@@ -256,6 +250,17 @@ impl Stage {
         Ok(())
     }
 
+    fn workload_shape(&self) -> WorkloadShape {
+        WorkloadShape {
+            rate: self.options.rate,
+            arrivals: self.options.arrivals,
+            keys: self.options.keys,
+            zipf: self.options.zipf,
+            hot_share: hot_key(&self.options).map(|_| self.options.hot_share),
+            seed: self.options.seed,
+        }
+    }
+
     fn client(&self, protections: &Protections) -> Arc<Client> {
         let tuning = Tuning::new(&self.options);
         Arc::new(Client::new(self.around.clone(), tuning, protections.clone()))
@@ -333,8 +338,17 @@ fn hot_key(options: &Options) -> Option<Key> {
     (options.scenario == Scenario::HotKey).then_some(0)
 }
 
-/// The share of its life that an entry has left, above 0 and below 1. Multiples of the golden ratio fall
-/// evenly, however many there are, and neighbours in popularity fall far apart.
+/// The life that an entry has left in a service that has run for a while, which asks for it so many times
+/// a second; `None` while there is none. An entry lives, then is gone until somebody asks: that cycle's
+/// moments are equally likely.
+fn left_of_cycle(key: Key, rate: f64, ttl: Duration) -> Option<Duration> {
+    let ttl = ttl.as_secs_f64();
+    let left = ttl - evenly(key) * (ttl + 1.0 / rate);
+    (left > 0.0).then(|| Duration::from_secs_f64(left))
+}
+
+/// A share of a whole, above 0 and below 1. Multiples of the golden ratio fall evenly, however many there
+/// are, and neighbours in popularity fall far apart.
 fn evenly(key: Key) -> f64 {
     ((key + 1) as f64 / GOLDEN_RATIO).fract()
 }
@@ -352,9 +366,9 @@ fn loopback(port: u16) -> RedisConfig {
 mod tests {
     use super::*;
 
-    /// Of the most popular keys, and of all, each tenth of a life holds a tenth, to within two.
+    /// Of the most popular keys, and of all, each tenth holds a tenth, to within two.
     #[test]
-    fn lives_are_spread_evenly_however_many_there_are() {
+    fn keys_are_spread_evenly_however_many_there_are() {
         for count in [20, 1000, 7919] {
             let mut tenths = [0_u64; 10];
             for key in 0..count {
@@ -364,5 +378,17 @@ mod tests {
             }
             assert!(tenths.iter().all(|n| n.abs_diff(count / 10) <= 2), "{count} keys: {tenths:?}");
         }
+    }
+    /// Lives of 10 s, and each asked for again after 10 s on average: half of them are there, each for half
+    /// of its life on average. What nobody asks for is not there, what is always asked for is.
+    #[test]
+    fn entries_are_there_as_often_as_they_are_asked_for() {
+        let ttl = Duration::from_secs(10);
+        let left: Vec<_> = (0..1000).filter_map(|key| left_of_cycle(key, 0.1, ttl)).collect();
+        assert!(left.len().abs_diff(500) <= 2, "{}", left.len());
+        let mean = left.iter().sum::<Duration>().as_secs_f64() / left.len() as f64;
+        assert!((mean - 5.0).abs() < 0.1, "{mean}");
+        assert_eq!((0..1000).filter_map(|key| left_of_cycle(key, 0.0, ttl)).count(), 0);
+        assert_eq!((0..1000).filter_map(|key| left_of_cycle(key, 1e9, ttl)).count(), 1000);
     }
 }

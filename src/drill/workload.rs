@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::backend::Key;
 use super::client::Client;
 use super::counters::Counters;
-use super::zipf::Zipf;
+use super::zipf::{Zipf, weight};
 
 /// The thread sleeps at least that long, so that at high rates one waking serves several arrivals.
 const SHORTEST_SLEEP: Duration = Duration::from_micros(100);
@@ -58,6 +58,22 @@ pub struct WorkloadShape {
     pub hot_share: Option<f64>,
     /// Seed of times and keys.
     pub seed: u64,
+}
+
+impl WorkloadShape {
+    /// Requests a second for each key, in the order of the keys.
+    pub fn rates(&self) -> impl Iterator<Item = f64> {
+        let hot = self.hot_share.map(|share| share * self.rate);
+        let ranks = 0..self.ranks();
+        let total: f64 = ranks.clone().map(|rank| weight(rank, self.zipf)).sum();
+        let others = (self.rate - hot.unwrap_or(0.0)) / total;
+        hot.into_iter().chain(ranks.map(move |rank| others * weight(rank, self.zipf)))
+    }
+
+    /// Keys that Zipf's law is over.
+    fn ranks(&self) -> u32 {
+        self.keys.saturating_sub(self.hot_share.is_some().into())
+    }
 }
 
 /// The load while it runs; dropping it ends it.
@@ -159,8 +175,7 @@ struct Pacer {
 impl Pacer {
     fn run(self, shape: &WorkloadShape) {
         let mut rng = StdRng::seed_from_u64(shape.seed);
-        let others = if shape.hot_share.is_some() { 1 } else { 0 };
-        let zipf = Zipf::new(shape.keys.saturating_sub(others), shape.zipf);
+        let zipf = Zipf::new(shape.ranks(), shape.zipf);
         let mut due = Instant::now();
         while !self.shared.stop.load(Ordering::Relaxed) {
             let now = Instant::now();
@@ -269,5 +284,15 @@ mod tests {
         let median = std::f64::consts::LN_2 * 0.002;
         let below = gaps.iter().filter(|gap| **gap < median).count() as f64 / count as f64;
         assert!((below - 0.5).abs() < 4.0 * 0.5 / (count as f64).sqrt(), "{below}");
+    }
+    /// Four keys by `1 / rank`; then the first with half of the load, and the rest of it over three.
+    #[test]
+    fn rates_of_keys_are_shares_of_the_load() {
+        let rates = |hot_share| {
+            let shape = WorkloadShape { keys: 4, hot_share, ..shape(Arrivals::Poisson) };
+            shape.rates().map(f64::round).collect::<Vec<_>>()
+        };
+        assert_eq!(rates(None), [240.0, 120.0, 80.0, 60.0]);
+        assert_eq!(rates(Some(0.5)), [250.0, 136.0, 68.0, 45.0]);
     }
 }
