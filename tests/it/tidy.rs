@@ -4,12 +4,11 @@ use std::fs;
 use std::path::Path;
 
 /// Where each outside crate may be named: its one door. A path ending in `/` is a folder.
-const DOORS: [(&str, &[&str]); 20] = [
+const DOORS: [(&str, &[&str]); 19] = [
     ("anyhow", &["src/main.rs", "src/cli.rs"]),
     ("axum", &["src/serve/"]),
     ("clap", &["src/cli"]),
     ("flate2", &["src/trace/"]),
-    ("hashbrown", &["src/core/signal/ttl/"]),
     ("humantime", &["src/config/", "src/cli", "src/backtest/"]),
     ("memchr", &["src/trace/"]),
     ("prometheus", &["src/serve/metrics"]),
@@ -42,7 +41,7 @@ const NOT_IN_CORE: [&str; 7] = [
 ];
 
 /// All that the core may depend on.
-const CORE_DEPENDENCIES: [&str; 4] = ["hashbrown", "regex_lite", "statrs", "thiserror"];
+const CORE_DEPENDENCIES: [&str; 3] = ["regex_lite", "statrs", "thiserror"];
 
 /// Lines of a file without its tests: a file is one room, and beyond this it wants a wall.
 const LONGEST_FILE: usize = 450;

@@ -14,6 +14,9 @@ const REMEMBERED: usize = 300;
 /// Seconds between two keys that are remembered, so that all of them are from the last minute.
 const SPACING: f64 = 0.2;
 
+/// The sampler's questions are so far apart at most, seconds, and the keys of one come together.
+const CATCHES_UP: f64 = 1.0;
+
 /// Gone keys from which on shares mean something.
 const LEAST_GONE: usize = 8;
 
@@ -22,7 +25,8 @@ const LEAST_GONE: usize = 8;
 pub struct Neighbours {
     /// Newest first.
     kept: VecDeque<Neighbour>,
-    newest: Option<f64>,
+    /// When one more may be remembered, Unix seconds.
+    next: f64,
     /// From when on what is gone counts, Unix seconds, while somebody looks.
     since: Option<f64>,
 }
@@ -46,13 +50,12 @@ enum Fate {
 impl Neighbours {
     /// Takes in that a key was there at `now` and runs out at `deadline`, both in Unix seconds.
     pub fn draw(&mut self, now: f64, database: u64, key: &[u8], deadline: Option<f64>) {
-        let soon = self.newest.is_some_and(|newest| (0.0..SPACING).contains(&(now - newest)));
         // While somebody looks, what is remembered is from before. A name that would be cut is none
         // to ask for.
-        if self.since.is_some() || soon || key.len() > LONGEST_NAME {
+        if self.since.is_some() || now < self.next || key.len() > LONGEST_NAME {
             return;
         }
-        self.newest = Some(now);
+        self.next = self.next.max(now - CATCHES_UP) + SPACING;
         self.kept.truncate(REMEMBERED - 1);
         let fate = Fate::Unknown;
         self.kept.push_front(Neighbour { database, key: key.to_vec(), deadline, fate });
@@ -230,5 +233,24 @@ mod tests {
         let oldest = String::from_utf8(neighbours.kept.back().unwrap().key.clone()).unwrap();
         let number: u32 = oldest.strip_prefix("k:").unwrap().parse().unwrap();
         assert!(number >= 100_000 - 7000, "{number}");
+    }
+
+    /// Fifty keys each half a second: what is remembered is from as many of them as with one key each
+    /// fifth of a second.
+    #[test]
+    fn keys_that_come_together_are_not_lost() {
+        let mut neighbours = Neighbours::default();
+        for half in 0..120 {
+            for n in 0..50 {
+                let at = NOW + f64::from(half) * 0.5;
+                neighbours.draw(at, 0, format!("k:{half}:{n}").as_bytes(), None);
+            }
+        }
+        assert_eq!(neighbours.kept.len(), REMEMBERED);
+        let of = |half: u32| {
+            let start = format!("k:{half}:");
+            neighbours.kept.iter().filter(|kept| kept.key.starts_with(start.as_bytes())).count()
+        };
+        assert!((1..120).all(|half| (2..=3).contains(&of(half))));
     }
 }

@@ -3,65 +3,44 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::announced::Announced;
 use super::deadlines::{Deadlines, Drawn, key_id};
-use super::forecast::{densest, due, due_ratio, forecast, mean_rate, smallest_wave, within};
 use super::glob;
 use super::held::Held;
-use super::mass::{Mass, Part};
+use super::look::Look;
 use super::outcome::{Outcome, Outcomes};
-use super::wave::{self, Span};
-use super::{
-    ALL_GROUP, DUE_WINDOWS, Estimate, Forecast, GroupTtl, OTHER_GROUP, TTL_BOUNDS, TtlPicture, Wave,
-};
+use super::records::Told;
+use super::{OTHER_GROUP, TtlPicture};
 use crate::reading::info::Database;
-
-/// Chance of any false wave in one look at one cache. The sample is a new one about every five
-/// minutes, so this is one false wave in about a month; it costs one sampled key over 1 in 1000.
-const FALSE_WAVE: f64 = 1e-4;
-
-/// A wave that has been announced stays while its chance is below this many times the level, so
-/// that one at the line does not come and go with each sampled key.
-const STAYING: f64 = 100.0;
-
-/// A wave is at most this wide as a share of the time until it comes, which its keys' TTL is no
-/// shorter than: what is spread wider is jittered as it should be.
-const JITTERED: f64 = 0.05;
-
-/// A wave of one second is one however near it is.
-const ALWAYS_NARROW: f64 = 1.0;
-
-/// A wave that has been announced may grow to this many times the width that it was allowed then:
-/// each sampled key can widen it a little. What grows further was the edge of something wide that
-/// was still being written.
-const WIDENING: f64 = 2.0;
 
 /// A deadline further off counts as this far, seconds: 100 years, beyond which it is a mistake.
 const MAX_TTL: f64 = 100.0 * 365.25 * 86_400.0;
 
+/// So many groups have a place that fits a byte with [`OTHER_GROUP`] and none; a configuration has fewer.
+const MOST_GROUPS: usize = 254;
+
 /// The configured key groups; the first that matches counts.
 #[derive(Debug, Clone)]
-pub struct Groups(Vec<(Arc<str>, Vec<u8>)>);
+pub struct Groups {
+    patterns: Vec<Vec<u8>>,
+    /// [`OTHER_GROUP`] last.
+    names: Vec<Arc<str>>,
+}
 
 impl Groups {
-    /// Groups by name and pattern, in order.
+    /// Groups by name and pattern, in order: 254 at most, any further ones are left out.
     pub fn new(groups: impl IntoIterator<Item = (Arc<str>, String)>) -> Groups {
-        Groups(groups.into_iter().map(|(name, glob)| (name, glob.into_bytes())).collect())
+        let groups = groups.into_iter().take(MOST_GROUPS);
+        let (mut names, patterns): (Vec<_>, Vec<_>) =
+            groups.map(|(name, glob)| (name, glob.into_bytes())).unzip();
+        names.push(Arc::from(OTHER_GROUP));
+        Groups { patterns, names }
     }
 
     /// The place of a key's group; one past the last when none matches.
-    pub fn of(&self, key: &[u8]) -> u16 {
-        let place = self.0.iter().position(|(_, pattern)| glob::matches(pattern, key));
-        place.unwrap_or(self.0.len()) as u16
-    }
-
-    /// The names, [`OTHER_GROUP`] last.
-    fn names(&self) -> impl Iterator<Item = Arc<str>> {
-        self.0.iter().map(|(name, _)| Arc::clone(name)).chain([Arc::from(OTHER_GROUP)])
-    }
-
-    /// How many there are, with `other`.
-    fn count(&self) -> usize {
-        self.0.len() + 1
+    fn of(&self, key: &[u8]) -> u8 {
+        let place = self.patterns.iter().position(|pattern| glob::matches(pattern, key));
+        place.unwrap_or(self.patterns.len()) as u8
     }
 }
 
@@ -84,31 +63,13 @@ impl Seen {
     }
 }
 
-/// A wave that has been announced.
-#[derive(Debug, Clone)]
-struct Announced {
-    group: Option<u16>,
-    start: f64,
-    end: f64,
-    since: f64,
-    /// Its highest second over the mean rate, the largest so far: as it comes near, the horizon
-    /// that the mean is taken over shrinks to it.
-    ratio: f64,
-}
-
-impl Announced {
-    /// How wide it may be, seconds, by how far off it was when it was announced.
-    fn widest(&self) -> f64 {
-        WIDENING * narrow(self.start - self.since)
-    }
-}
-
 /// Turns sampled deadlines into a [`TtlPicture`]. Time is Unix seconds and never runs back.
 #[derive(Debug, Clone)]
 pub struct Estimator {
     groups: Groups,
     sample: Deadlines,
     held: BTreeMap<u64, Held>,
+    look: Option<Look>,
     announced: Vec<Announced>,
     outcomes: Outcomes,
     newest: Option<f64>,
@@ -121,6 +82,7 @@ impl Estimator {
             groups,
             sample: Deadlines::new(capacity, max_age),
             held: BTreeMap::new(),
+            look: None,
             announced: Vec::new(),
             outcomes: Outcomes::default(),
             newest: None,
@@ -130,15 +92,13 @@ impl Estimator {
     /// Takes in what was seen of `key` at `now`.
     pub fn draw(&mut self, now: f64, database: u64, key: &[u8], seen: Seen) {
         self.newest = Some(now);
-        self.sample.draw(Drawn {
-            key: key_id(database, key),
-            database,
+        let told = Told {
             group: self.groups.of(key),
-            taken: now,
-            deadline: seen.ttl.map(|left| now + left.clamp(0.0, MAX_TTL)),
+            left: seen.ttl.map(|left| left.clamp(0.0, MAX_TTL) as f32),
             frequency: seen.frequency,
-            round: seen.round,
-        });
+        };
+        let key = key_id(database, key);
+        self.sample.draw(Drawn { key, database, taken: now, told, round: seen.round });
     }
 
     /// Takes in that a key which the scan gave was gone when asked.
@@ -181,6 +141,7 @@ impl Estimator {
     pub fn clear(&mut self) {
         self.sample.clear();
         self.held.clear();
+        self.look = None;
         self.announced.clear();
         self.outcomes.forget();
         self.newest = None;
@@ -195,200 +156,19 @@ impl Estimator {
     /// watch list) is left empty for it to fill.
     pub fn picture(&mut self, now: f64) -> TtlPicture {
         self.sample.expire(now);
-        let (mass, mut parts) = Mass::at(now, &self.sample, self.groups.count());
-        let level = FALSE_WAVE / (self.groups.count() + 1) as f64;
-        // Where nothing was asked, as with the watch list alone, nothing is known of any group.
-        let known = mass.used > 0 || mass.keys == 0.0;
-        let before = std::mem::take(&mut self.announced);
-        let mut waves = Vec::new();
-
-        parts.sort_unstable_by(|a, b| a.group.cmp(&b.group).then(a.left.total_cmp(&b.left)));
-        let mut groups = Vec::new();
-        for ((place, name), without) in (0..).zip(self.groups.names()).zip(&mass.without_ttl) {
-            let start = parts.partition_point(|part| part.group < place);
-            let end = parts.partition_point(|part| part.group <= place);
-            let parts = parts.get(start..end).unwrap_or_default();
-            let view = View { name, group: Some(place), parts };
-            let here = waves_of(now, &mass, &view, &before, level, &mut self.announced);
-            if known {
-                let forecast = forecast(now, &mass, view.parts, &here);
-                groups.push(GroupTtl { forecast, ..group_ttl(&mass, &view, *without) });
+        let look = match self.look.take() {
+            Some(look) if look.holds(now, &self.sample) => look,
+            before => {
+                let names = &self.groups.names;
+                Look::take(now, &self.sample, names, before, &mut self.announced)
             }
-            waves.extend(here);
-        }
-
-        parts.sort_unstable_by(|a, b| a.left.total_cmp(&b.left));
-        let all = View { name: Arc::from(ALL_GROUP), group: None, parts: &parts };
-        let here = waves_of(now, &mass, &all, &before, level, &mut self.announced);
-        let forecast = forecast(now, &mass, &parts, &here);
-        let due_ratio = due_ratio(now, &parts, &here);
-        waves.extend(here);
-        waves.sort_by(|a, b| a.start.total_cmp(&b.start));
-        let waves = told_once(&waves);
-        self.outcomes.follow(now, &waves);
-        TtlPicture {
-            time: now,
-            groups,
-            all: forecast,
-            due: DUE_WINDOWS.map(|(window, _)| mass.estimate(due(&parts, window))),
-            smallest_wave: smallest_wave(&mass, &parts, level),
-            due_ratio,
-            waves,
-            past_waves: self.outcomes.past().cloned().collect(),
-            keys: mass.keys,
-            held: self.held.values().any(|h| h.estimate().is_some()).then_some(mass.held),
-            without_ttl: if known { mass.persistent } else { 0.0 },
-            without_ttl_share: if known { mass.persistent_share() } else { Estimate::default() },
-            sample_keys: mass.used,
-            sample_time: self.newest,
-            ..TtlPicture::default()
-        }
-    }
-}
-
-/// The waves of one view with their sizes; they are `announced` from now on.
-fn waves_of(
-    now: f64,
-    mass: &Mass,
-    view: &View<'_>,
-    before: &[Announced],
-    level: f64,
-    announced: &mut Vec<Announced>,
-) -> Vec<Wave> {
-    let before = before.iter().filter(|a| a.group == view.group);
-    let mut waves = Vec::new();
-    for mut one in announce(now, view, before, level) {
-        let wave = measure(now, mass, view, &one);
-        one.ratio = wave.clustering_ratio;
-        announced.push(one);
-        if wave.keys.value > 0.0 {
-            waves.push(wave);
-        }
-    }
-    waves
-}
-
-/// The waves of one view to announce now: the significant ones, and those announced `before` that
-/// are too near now to be judged again.
-fn announce<'a>(
-    now: f64,
-    view: &View<'_>,
-    before: impl Iterator<Item = &'a Announced> + Clone,
-    level: f64,
-) -> Vec<Announced> {
-    let times = view.parts.iter().filter(|p| p.seen).map(|p| p.left).collect();
-    let found = wave::scan(times, level * STAYING);
-    let mut waves = Vec::new();
-    for span in &found {
-        let known = before.clone().find(|a| overlaps(a, now, span));
-        let width = known.map_or_else(|| narrow(span.from), Announced::widest);
-        if span.to - span.from <= width && (known.is_some() || span.chance <= level) {
-            waves.push(Announced {
-                group: view.group,
-                start: now + span.from,
-                end: now + span.to,
-                since: known.map_or(now, |a| a.since),
-                ratio: known.map_or(0.0, |a| a.ratio),
-            });
-        }
-    }
-    let breaking = before.filter(|a| {
-        let near = a.start - now <= wave::WINDOWS[wave::WINDOWS.len() - 1];
-        near && a.end > now && !found.iter().any(|span| overlaps(a, now, span))
-    });
-    waves.extend(breaking.cloned());
-    waves
-}
-
-/// Each wave once: under its group's name where one group has most of it, or else under
-/// [`ALL_GROUP`].
-fn told_once(waves: &[Wave]) -> Vec<Wave> {
-    let most_of = |wave: &Wave, all: &Wave| {
-        let together = wave.start <= all.end + 1.0 && wave.end >= all.start - 1.0;
-        (together, together && wave.keys.value >= all.keys.value / 2.0)
-    };
-    let (all, of_groups): (Vec<&Wave>, Vec<&Wave>) =
-        waves.iter().partition(|w| &*w.group == ALL_GROUP);
-    let explained = |all: &Wave| of_groups.iter().any(|w| most_of(w, all).1);
-    let told = waves.iter().filter(|wave| {
-        if &*wave.group == ALL_GROUP {
-            !explained(wave)
-        } else {
-            !all.iter().any(|a| most_of(wave, a).0 && !explained(a))
-        }
-    });
-    told.take(wave::MAX_WAVES).cloned().collect()
-}
-
-/// One group's parts, sorted by remaining TTL.
-struct View<'a> {
-    name: Arc<str>,
-    /// `None` for all together.
-    group: Option<u16>,
-    parts: &'a [Part],
-}
-
-/// How wide a wave may be that comes in so many seconds.
-fn narrow(ahead: f64) -> f64 {
-    (JITTERED * ahead).max(ALWAYS_NARROW)
-}
-
-fn overlaps(announced: &Announced, now: f64, span: &Span) -> bool {
-    // Rounding to milliseconds and the network's delay move a deadline by less than this.
-    const SLACK: f64 = 0.5;
-    announced.start - SLACK <= now + span.to && announced.end + SLACK >= now + span.from
-}
-
-/// An announced wave's size now.
-fn measure(now: f64, mass: &Mass, view: &View<'_>, announced: &Announced) -> Wave {
-    let (from, to) = (announced.start - now, announced.end - now);
-    // A millisecond of room, since deadlines were moved to and fro between two time scales.
-    let inside = within(view.parts, from - 1e-3, to + 1e-3);
-    let seen = || inside.iter().filter(|p| p.seen);
-    let keys = mass.estimate(seen());
-    let (start, length) = densest(inside, 1.0);
-    let second = inside.get(start..start + length).unwrap_or_default();
-    let peak = mass.estimate(second.iter().filter(|p| p.seen));
-    let lookup_share = mass.lookup_share(second.iter().filter(|p| p.seen));
-    let group_keys: f64 = view.parts.iter().map(Part::keys).sum();
-    let ratio = mean_rate(view.parts).map_or(0.0, |mean| peak.value / mean.keys);
-    Wave {
-        group: Arc::clone(&view.name),
-        start: announced.start,
-        end: announced.end,
-        keys,
-        peak_keys_per_second: peak,
-        group_share: if group_keys > 0.0 { keys.value / group_keys } else { 0.0 },
-        space_share: if mass.keys > 0.0 {
-            peak.times(1.0 / mass.keys)
-        } else {
-            Estimate::default()
-        },
-        lookup_share,
-        clustering_ratio: ratio.max(announced.ratio),
-        announced: announced.since,
-    }
-}
-
-/// The additive part of a group's picture.
-fn group_ttl(mass: &Mass, view: &View<'_>, without_ttl: f64) -> GroupTtl {
-    let mut buckets = vec![0.0; TTL_BOUNDS.len() + 1];
-    for part in view.parts {
-        let place = TTL_BOUNDS.partition_point(|bound| *bound < part.left);
-        if let Some(bucket) = buckets.get_mut(place) {
-            *bucket += part.keys();
-        }
-    }
-    let due = DUE_WINDOWS.map(|(window, _)| mass.estimate(due(view.parts, window)));
-    GroupTtl {
-        name: Arc::clone(&view.name),
-        buckets,
-        ttl_sum: view.parts.iter().fold(0.0, |sum, p| sum + p.left * p.keys()),
-        without_ttl,
-        without_ttl_interval: mass.persistent_interval(without_ttl),
-        due: due.map(|estimate| estimate.value),
-        due_intervals: due.map(|estimate| (estimate.low, estimate.high)),
-        forecast: Forecast::default(),
+        };
+        let picture = look.at(now);
+        let held = self.held.values().any(|h| h.estimate().is_some()).then_some(look.held());
+        self.look = Some(look);
+        self.outcomes.follow(now, &picture.waves);
+        let past_waves = self.outcomes.past().cloned().collect();
+        TtlPicture { past_waves, held, sample_time: self.newest, ..picture }
     }
 }
 
@@ -397,6 +177,7 @@ mod tests {
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
 
+    use super::super::Forecast;
     use super::*;
     use crate::detect::Thresholds;
 
@@ -627,5 +408,85 @@ mod tests {
         e.observe_spaces(NOW, &space(0.0, 0.0));
         e.draw(NOW, 0, b"", Seen::with(Some(f64::MAX)));
         assert_eq!(e.picture(NOW).due[3].value, 0.0);
+    }
+
+    /// Ten groups, up to 6000 keys sampled at 50 a second, and a cohort of 150 that is written after
+    /// a while with 40 s each: at each second the picture is as good as one from a new look. What is due
+    /// is off by a twentieth, or a quarter of its interval, a wave is told five seconds later at most and
+    /// never after its end, and far fewer looks are taken than pictures.
+    #[test]
+    fn between_looks_the_picture_is_as_good_as_new() {
+        let names: Vec<String> = (0..10).map(|group| format!("g{group}")).collect();
+        let globs: Vec<String> = names.iter().map(|name| format!("{name}:*")).collect();
+        let groups: Vec<_> = names.iter().zip(&globs).map(|(n, g)| (&**n, &**g)).collect();
+        let mut e = Estimator { sample: Deadlines::new(6000, 300.0), ..estimator(&groups) };
+        let mut rng = SmallRng::seed_from_u64(1);
+        let (mut looks, mut told, mut found) = (Vec::new(), None, None);
+        for second in 0..180_u32 {
+            let now = NOW + f64::from(second);
+            e.observe_spaces(now, &space(100_000.0, 90_000.0));
+            let cohort = (130..136).contains(&second);
+            for place in 0..50 {
+                let key = second * 50 + place;
+                let left = match place {
+                    0..25 if cohort => NOW + 173.0 + rng.random::<f64>() - now,
+                    _ => rng.random_range(0.0..1800.0),
+                };
+                let seen = Seen::with((place % 10 > 0 || cohort).then_some(left));
+                e.draw(now, 0, format!("g{}:{key}", key % 10).as_bytes(), seen);
+            }
+            let mut anew = e.clone();
+            anew.look = None;
+            let (picture, new) = (e.picture(now), anew.picture(now));
+            looks.extend(e.look.as_ref().map(|look| look.time));
+
+            for (due, new) in picture.due.iter().zip(&new.due) {
+                let off = (due.value - new.value).abs();
+                // A fiftieth of the keys, where what was sampled since the look is all due soon.
+                let most = if (130..140).contains(&second) { 1800.0 } else { 0.05 * new.value };
+                let least = (new.high - new.low) / 4.0;
+                assert!(off <= most.max(least), "{second}: {due:?} {new:?}");
+            }
+            assert_eq!(picture.groups.len(), 11);
+            for (group, new) in picture.groups.iter().zip(&new.groups) {
+                let all: f64 = group.buckets.iter().sum();
+                let all_new: f64 = new.buckets.iter().sum();
+                assert!((all - all_new).abs() <= 0.05 * all_new + 1800.0, "{all} {all_new}");
+            }
+            assert!(picture.waves.iter().all(|wave| wave.end > now), "{:?}", picture.waves);
+            told = told.or((!picture.waves.is_empty()).then_some(second));
+            found = found.or((!new.waves.is_empty()).then_some(second));
+            let due = (picture.due_ratio.expect("a ratio"), new.due_ratio.expect("a ratio"));
+            assert!((due.0 - due.1).abs() <= 0.3 * due.1.max(1.0), "{second}: {due:?}");
+        }
+        let (told, found) = (told.expect("told"), found.expect("found"));
+        assert!((130..134).contains(&found) && told <= found + 5, "{found}, {told}");
+        looks.dedup();
+        assert!(looks.len() < 120, "{} looks", looks.len());
+    }
+
+    /// A thousand keys, one a second: whatever the time, ten of them run out within ten seconds, and
+    /// the one in a thousand that passes each second is no reason to look again.
+    #[test]
+    fn what_is_due_moves_with_the_clock_between_looks() {
+        let mut e = estimator(&[]);
+        e.observe_spaces(NOW, &space(1000.0, 1000.0));
+        for i in 0..1000 {
+            let left = f64::from(i) + 0.75;
+            e.draw(NOW, 0, format!("k{i}").as_bytes(), Seen::with(Some(left)));
+        }
+        for second in 0..5 {
+            let p = e.picture(NOW + f64::from(second));
+            assert_eq!(e.look.as_ref().map(|look| look.time), Some(NOW));
+            assert_eq!(p.due.map(|due| due.value.round()), [1.0, 10.0, 60.0, 300.0]);
+            assert_eq!(p.groups[0].due.map(f64::round), [1.0, 10.0, 60.0, 300.0]);
+            assert_eq!(p.time, NOW + f64::from(second));
+        }
+        // Half of the space is gone: that is another picture.
+        let mut half = e.clone();
+        half.observe_spaces(NOW + 4.5, &space(500.0, 500.0));
+        assert_eq!(half.picture(NOW + 4.5).keys, 500.0);
+        e.picture(NOW + 5.0);
+        assert_eq!(e.look.as_ref().map(|look| look.time), Some(NOW + 5.0));
     }
 }

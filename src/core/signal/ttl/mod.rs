@@ -1,13 +1,15 @@
 //! What expires when: the remaining TTLs of the key space, estimated from a sample.
 //!
 //! ```text
-//! draw(key, ttl) ──▶ Deadlines   absolute deadlines of the sampled keys, bounded
+//! draw(key, ttl) ──▶ Deadlines   absolute deadlines of the sampled keys, bounded (records.rs)
 //!                        ▼
 //!                     Mass       what each stands for in the key space now        (mass.rs)
 //!                        ▼
 //!                     scan       stretches that chance does not explain           (wave.rs)
 //!                        ▼
-//!                     TtlPicture histogram, keys due, peaks and waves, by group   (estimator.rs)
+//!                     Look       histogram, peaks and waves, by group             (look.rs)
+//!                        ▼
+//!                     TtlPicture the last look, moved with the clock              (estimator.rs)
 //! ```
 //!
 //! What the server says afterwards is held against it: `outcome.rs` follows each wave to its end, and
@@ -15,15 +17,18 @@
 //!
 //! `statrs` has its second door here, in `binomial.rs`: the tail of the scan statistic.
 
+mod announced;
 mod binomial;
 mod deadlines;
 mod estimator;
 mod forecast;
 mod glob;
 mod held;
+mod look;
 mod mass;
 mod outcome;
 mod popularity;
+mod records;
 mod wave;
 
 use std::sync::Arc;

@@ -46,22 +46,35 @@ pub(super) struct Span {
     pub(super) chance: f64,
 }
 
-/// Finds the stretches of `times` (sorted, seconds from now, all positive) that stand out with a
-/// chance of at most `level`, in order of time.
-pub(super) fn scan(mut times: Vec<f64>, level: f64) -> Vec<Span> {
+/// Finds the stretches that stand out with a chance of at most `level`, in order of time, among
+/// things that are sorted by `at`: seconds from now, all positive. It leaves them in another order.
+pub(super) fn scan<T>(things: &mut [T], at: impl Fn(&T) -> f64 + Copy, level: f64) -> Vec<Span> {
     let mut found: Vec<Span> = Vec::new();
+    let mut rest = things;
     for _ in 0..PASSES {
-        let new = pass(&times, level);
+        let mut new = pass(rest, at, level);
         if new.is_empty() {
             break;
         }
-        flatten(&mut times, &new);
+        rest = flatten(rest, &mut new);
         found.extend(new.iter().map(|candidate| candidate.span));
     }
     found.sort_by(|a, b| a.chance.total_cmp(&b.chance));
     found.truncate(MAX_WAVES);
     found.sort_by(|a, b| a.from.total_cmp(&b.from));
     join(found)
+}
+
+/// Moves what is to stay to the front, in its order, and gives it; the others follow in any order.
+pub(super) fn to_front<T>(things: &mut [T], mut stays: impl FnMut(&T) -> bool) -> &mut [T] {
+    let mut staying = 0;
+    for place in 0..things.len() {
+        if things.get(place).is_some_and(&mut stays) {
+            things.swap(staying, place);
+            staying += 1;
+        }
+    }
+    things.get_mut(..staying).unwrap_or_default()
 }
 
 /// Sampled keys that a wave of one second must have on average to stand out in 9 of 10 samples,
@@ -90,22 +103,58 @@ struct Candidate {
     strength: f64,
     /// Deadlines to be expected in it by its denser side.
     expected: f64,
+    /// Deadlines on its sides.
+    before: usize,
+    after: usize,
+}
+
+impl Candidate {
+    /// Whether the window of the same width that starts here overlaps this one and cannot be
+    /// stronger: it holds no more, and its sides, which are as long, no less.
+    fn beats(&self, first: usize, start: f64, sides: &Sides) -> bool {
+        first < self.end
+            && self.span.from.min(SIDE) >= start.min(SIDE)
+            && sides.end - first <= self.end - self.first
+            && first - sides.before >= self.before
+            && sides.after - sides.end >= self.after
+    }
 }
 
 /// One search: the strongest windows that do not overlap.
-fn pass(times: &[f64], level: f64) -> Vec<Candidate> {
-    let mut candidates = Vec::new();
-    let tests = (times.len() * WINDOWS.len()) as f64;
+fn pass<T>(things: &[T], at: impl Fn(&T) -> f64 + Copy, level: f64) -> Vec<Candidate> {
+    let mut candidates: Vec<Candidate> = Vec::new();
+    let tests = (things.len() * WINDOWS.len()) as f64;
     for width in WINDOWS {
         let mut sides = Sides::default();
+        // So many deadlines right after a window for each of its own are too many.
+        let near = near(width);
+        let most_near = near / (MIN_RATIO * width);
         let from = candidates.len();
-        for (first, &start) in times.iter().enumerate() {
-            sides.advance(times, start, width);
-            if let Some(candidate) = judge(times, first, &sides, width, tests, level) {
+        for (first, thing) in things.iter().enumerate() {
+            let start = at(thing);
+            let Some(to) = sides.end_at(things, at, start + width) else { continue };
+            // Most windows of an even stretch end here.
+            let count = sides.end - first;
+            let too_many = sides.end + (count as u32 as f64 * most_near) as u32 as usize;
+            let too_dense = || things.get(too_many).is_some_and(|t| at(t) <= start + width + near);
+            if count < MIN_COUNT || too_dense() {
+                continue;
+            }
+            sides.advance(things, at, start, width);
+            let last = candidates.get(from..).and_then(<[Candidate]>::last);
+            if last.is_some_and(|last| last.beats(first, start, &sides)) {
+                continue;
+            }
+            if let Some(candidate) = judge((start, to), first, &sides, width, tests, level) {
                 keep_stronger(&mut candidates, from, candidate);
             }
         }
     }
+    strongest(candidates)
+}
+
+/// The strongest that do not overlap.
+fn strongest(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
     candidates.sort_by(|a, b| b.strength.total_cmp(&a.strength));
     let mut kept: Vec<Candidate> = Vec::new();
     for candidate in candidates {
@@ -144,16 +193,32 @@ struct Sides {
 }
 
 impl Sides {
-    fn advance(&mut self, times: &[f64], start: f64, width: f64) {
-        let skip = |from: usize, past: &dyn Fn(f64) -> bool| {
-            from + times.get(from..).unwrap_or_default().iter().take_while(|t| past(**t)).count()
-        };
+    /// Ends the window, and gives the last time in it.
+    fn end_at<T>(
+        &mut self,
+        things: &[T],
+        at: impl Fn(&T) -> f64 + Copy,
+        until: f64,
+    ) -> Option<f64> {
+        skip(things, &mut self.end, 0, |thing| at(thing) <= until);
+        things.get(self.end.checked_sub(1)?).map(at)
+    }
+
+    /// Moves the sides to where the window is.
+    fn advance<T>(&mut self, things: &[T], at: impl Fn(&T) -> f64 + Copy, start: f64, width: f64) {
         let near = near(width);
-        self.before = skip(self.before, &|t| t < start - SIDE);
-        self.near_before = skip(self.near_before, &|t| t < start - near);
-        self.end = skip(self.end, &|t| t <= start + width);
-        self.near_after = skip(self.near_after.max(self.end), &|t| t <= start + width + near);
-        self.after = skip(self.after.max(self.end), &|t| t <= start + width + SIDE);
+        skip(things, &mut self.before, 0, |thing| at(thing) < start - SIDE);
+        skip(things, &mut self.near_before, 0, |thing| at(thing) < start - near);
+        skip(things, &mut self.near_after, self.end, |thing| at(thing) <= start + width + near);
+        skip(things, &mut self.after, self.end, |thing| at(thing) <= start + width + SIDE);
+    }
+}
+
+/// Moves a place on over what is still before it.
+fn skip<T>(things: &[T], place: &mut usize, least: usize, before: impl Fn(&T) -> bool) {
+    *place = (*place).max(least);
+    while things.get(*place).is_some_and(&before) {
+        *place += 1;
     }
 }
 
@@ -162,16 +227,15 @@ fn near(width: f64) -> f64 {
     (NEAR * width).min(SIDE)
 }
 
-/// Whether the window that starts with `times[first]` stands out.
+/// Whether the window that begins in this place stands out; its first and last time are given.
 fn judge(
-    times: &[f64],
+    (from, to): (f64, f64),
     first: usize,
     sides: &Sides,
     width: f64,
     tests: f64,
     level: f64,
 ) -> Option<Candidate> {
-    let (from, to) = (*times.get(first)?, *times.get(sides.end.checked_sub(1)?)?);
     let count = sides.end.saturating_sub(first);
     // What lies before now is unknown, so near now there is less of a side; none is no side.
     let before_length = from.min(SIDE);
@@ -180,8 +244,8 @@ fn judge(
     }
     // The window starts at a deadline, which therefore says nothing about its density.
     let others = (count - 1) as f64;
-    let before = (first - sides.before) as f64;
-    let after = (sides.after - sides.end) as f64;
+    let candidate_sides = (first - sides.before, sides.after - sides.end);
+    let (before, after) = (candidate_sides.0 as f64, candidate_sides.1 as f64);
     let expected = (before / before_length).max(after / SIDE) * width;
     let near_before = (first - sides.near_before) as f64 / near(width).min(from);
     let near_after = (sides.near_after - sides.end) as f64 / near(width);
@@ -201,7 +265,8 @@ fn judge(
         tests * exact(before, before_share).max(exact(after, after_share))
     };
     let span = Span { from, to, chance };
-    (chance <= level).then_some(Candidate { first, end: sides.end, span, strength, expected })
+    let (end, (before, after)) = (sides.end, candidate_sides);
+    (chance <= level).then_some(Candidate { first, end, span, strength, expected, before, after })
 }
 
 /// How far `count` out of `count + side` is from a share of `share`: the Kullback-Leibler
@@ -214,17 +279,19 @@ fn strength(count: f64, side: f64, share: f64) -> f64 {
 
 /// Thins each found window to what its sides hold, so that it neither hides its neighbours nor
 /// leaves a hole that makes them stand out.
-fn flatten(times: &mut Vec<f64>, found: &[Candidate]) {
+fn flatten<'a, T>(things: &'a mut [T], found: &mut [Candidate]) -> &'a mut [T] {
+    found.sort_by_key(|c| c.first);
+    let mut windows = found.iter().peekable();
     let mut places = 0..;
-    times.retain(|_| {
-        let place = places.next().unwrap_or_default();
-        let inside = found.iter().find(|c| (c.first..c.end).contains(&place));
-        inside.is_none_or(|c| {
+    to_front(things, |_| {
+        let place: usize = places.next().unwrap_or_default();
+        while windows.next_if(|c| c.end <= place).is_some() {}
+        windows.peek().is_none_or(|c| {
             let step = c.expected / (c.end - c.first) as f64;
-            let nth = (place - c.first) as f64;
+            let Some(nth) = place.checked_sub(c.first).map(|nth| nth as f64) else { return true };
             ((nth + 1.0) * step).floor() > (nth * step).floor()
         })
-    });
+    })
 }
 
 /// Stretches that are no further apart than one of them is wide are one wave: what is wider than a
@@ -251,7 +318,14 @@ fn widest(a: &Span, b: &Span) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
     use super::*;
+
+    fn scan(mut times: Vec<f64>, level: f64) -> Vec<Span> {
+        super::scan(&mut times, |time| *time, level)
+    }
 
     /// `n` deadlines spread evenly over an hour, with `count` more within `width` at half an hour.
     fn even_with(n: usize, count: usize, width: f64) -> Vec<f64> {
@@ -334,5 +408,55 @@ mod tests {
     fn nothing_is_said_about_what_cannot_be_compared() {
         let now: Vec<f64> = (0..50).map(|i| 0.1 + f64::from(i) / 100.0).collect();
         assert_eq!(scan(now, 1e-3), []);
+    }
+
+    /// Every window judged by plain counting.
+    fn plain_pass(times: &[f64], level: f64) -> Vec<Candidate> {
+        let mut candidates = Vec::new();
+        let tests = (times.len() * WINDOWS.len()) as f64;
+        let up_to = |time: f64| times.iter().filter(|t| **t <= time).count();
+        let before = |time: f64| times.iter().filter(|t| **t < time).count();
+        for width in WINDOWS {
+            let from = candidates.len();
+            for (first, &start) in times.iter().enumerate() {
+                let sides = Sides {
+                    before: before(start - SIDE),
+                    near_before: before(start - near(width)),
+                    end: up_to(start + width),
+                    near_after: up_to(start + width + near(width)),
+                    after: up_to(start + width + SIDE),
+                };
+                let ends = (start, times[sides.end - 1]);
+                if let Some(found) = judge(ends, first, &sides, width, tests, level) {
+                    keep_stronger(&mut candidates, from, found);
+                }
+            }
+        }
+        strongest(candidates)
+    }
+
+    /// Windows that are left out unjudged would not have changed anything: uneven spaces with waves
+    /// of all sizes and widths, some of them close to now.
+    #[test]
+    fn the_search_finds_what_judging_every_window_finds() {
+        let mut found = 0;
+        for seed in 0..60 {
+            let mut rng = SmallRng::seed_from_u64(seed);
+            let reach = rng.random_range(20.0..1000.0);
+            let mut times: Vec<f64> = (0..300).map(|_| rng.random_range(0.01..reach)).collect();
+            for _ in 0..rng.random_range(0..4) {
+                let (at, width) = (rng.random_range(0.01..reach), rng.random_range(0.1..40.0));
+                let keys = rng.random_range(1..100);
+                times.extend((0..keys).map(|_| at + rng.random_range(0.0..width)));
+            }
+            times.sort_by(f64::total_cmp);
+            let told = |found: Vec<Candidate>| -> Vec<(usize, usize, u64)> {
+                found.iter().map(|c| (c.first, c.end, c.strength.to_bits())).collect()
+            };
+            let searched = told(pass(&times, |time| *time, 1e-2));
+            found += searched.len();
+            assert_eq!(searched, told(plain_pass(&times, 1e-2)), "seed {seed}");
+        }
+        assert!(found > 30, "{found}");
     }
 }

@@ -43,17 +43,15 @@ use crate::signal::culprits::{Culprit, Neighbours};
 use crate::signal::ttl::{Estimator, Groups, Rounds, Seen, TtlPicture};
 use crate::snapshot::SamplerTotals;
 
-/// Keys in one pipeline at an ordinary pace: about 30 µs of the server's time.
-const SLICE_KEYS: f64 = 20.0;
+/// Keys in one pipeline at an ordinary pace: some 75 µs of the server's time, two polls' worth. Each
+/// pipeline wakes both processes up, which costs more than its keys do.
+const SLICE_KEYS: f64 = 50.0;
 
 /// The longest time one pipeline may take. Longer than that the server has other worries.
 const SLICE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How long an answer counts, seconds. Deadlines do not age, but keys are written again.
 const MAX_AGE: f64 = 300.0;
-
-/// Keys kept at most, whatever the pace: some 3 MB.
-const MAX_SAMPLE: usize = 65_536;
 
 /// How long a refused command is left alone, seconds. Permissions may be granted at run time.
 const REFUSED_PAUSE: f64 = 5.0;
@@ -94,7 +92,7 @@ impl Sampler {
         Sampler {
             clock,
             pace: Pace::new(config),
-            estimator: Estimator::new(Groups::new(groups), capacity.min(MAX_SAMPLE), MAX_AGE),
+            estimator: Estimator::new(Groups::new(groups), capacity, MAX_AGE),
             course: Course::default(),
             watch: WatchList::new(&config.watch),
             neighbours: Neighbours::default(),
@@ -189,12 +187,22 @@ impl Sampler {
 
     /// What expires when; `None` before the first answer, unless there is nothing to ask for.
     pub fn picture(&mut self, now: f64) -> Option<TtlPicture> {
+        let watched = self.watch.watched();
+        let picture = self.look(now, !watched.is_empty())?.clone();
+        Some(TtlPicture { watched, ..picture })
+    }
+
+    /// Keys due in the coming second over the mean rate; see [`TtlPicture::due_ratio`].
+    pub fn due_ratio(&mut self, now: f64) -> Option<f64> {
+        self.look(now, false)?.due_ratio
+    }
+
+    /// The picture but for the watch list, a new one where the last is old.
+    fn look(&mut self, now: f64, watches: bool) -> Option<&TtlPicture> {
         let fresh =
             self.picture.as_ref().is_some_and(|p| (0.0..PICTURE_AGE).contains(&(now - p.time)));
-        let watched = self.watch.watched();
         if !fresh {
-            let known =
-                self.course.is_empty() || self.estimator.sample_keys() > 0 || !watched.is_empty();
+            let known = self.course.is_empty() || self.estimator.sample_keys() > 0 || watches;
             self.picture = known.then(|| TtlPicture {
                 sampler_lookups: self.lookups,
                 odd_keys: self.odd,
@@ -203,12 +211,7 @@ impl Sampler {
                 ..self.estimator.picture(now)
             });
         }
-        self.picture.clone().map(|picture| TtlPicture { watched, ..picture })
-    }
-
-    /// Keys due in the coming second over the mean rate; see [`TtlPicture::due_ratio`].
-    pub fn due_ratio(&mut self, now: f64) -> Option<f64> {
-        self.picture(now)?.due_ratio
+        self.picture.as_ref()
     }
 
     /// What it did so far.
