@@ -118,14 +118,17 @@ fn an_emptied_cache_is_made_anew_entry_by_entry() {
     assert_eq!(report.duplicate_loads, 0, "{report:?}");
 }
 
-/// In two seconds no other key of the small drill runs out, so every miss is one of the hot key.
+/// Nobody asks for another key, so every miss is one of the hot key.
+fn nothing_but_a_hot_key(protection: &str) -> Options {
+    // Short, so that a slow machine too is through with it before the deadline.
+    let load_time = Duration::from_millis(100);
+    Options { load_time, hot_share: 1.0, ..small(Scenario::HotKey, protection) }
+}
+
 #[test]
 fn early_reloads_spare_a_hot_key_its_misses() {
     for protection in ["background_refresh", "refresh_at", "refresh_worker"] {
-        // Short, so that a slow machine too is through with it before the deadline.
-        let load_time = Duration::from_millis(100);
-        let options = Options { load_time, ..small(Scenario::HotKey, protection) };
-        let report = run(options).0.unwrap().remove(0);
+        let report = run(nothing_but_a_hot_key(protection)).0.unwrap().remove(0);
         assert_eq!(report.misses, 0, "{report:?}");
         assert!(report.loads > 0, "{report:?}");
     }
@@ -133,11 +136,9 @@ fn early_reloads_spare_a_hot_key_its_misses() {
 
 #[test]
 fn xfetch_spares_a_hot_key_its_misses() {
-    // The deadline is eight loads away at first, so early loads are still unlikely then; with 200
-    // requests a second and a time constant of 100 ms, all 20 of the last ones would have to fail.
-    let load_time = Duration::from_millis(100);
-    let options = Options { load_time, ..small(Scenario::HotKey, "xfetch") };
-    let report = run(options).0.unwrap().remove(0);
+    // The deadline is eight loads away at first, so early loads are still unlikely then; with 400
+    // requests a second and a time constant of 100 ms, all 40 of the last ones would have to fail.
+    let report = run(nothing_but_a_hot_key("xfetch")).0.unwrap().remove(0);
     assert_eq!(report.misses, 0, "{report:?}");
     assert!(report.loads > 0, "{report:?}");
 }
