@@ -98,7 +98,7 @@ fn show(options: stampede_exporter::demo::Options) -> anyhow::Result<()> {
 
 /// Catches the signals that ask for the end from now on; what it gives waits for the first.
 fn asked_to_end() -> anyhow::Result<impl Future<Output = ()>> {
-    let mut ends = Ends::catch().context("cannot catch signals")?;
+    let mut ends = Ends::catch_in_terminal().context("cannot catch signals")?;
     Ok(async move {
         ends.next().await;
     })

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::future::pending;
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -302,22 +303,45 @@ fn without_redis_server_it_says_what_to_do() {
 }
 
 #[test]
-fn ctrl_c_cleans_up() {
+fn ctrl_c_and_the_end_of_the_terminal_clean_up() {
     let (redis, files) = (Redis::start(), tempfile::tempdir().unwrap());
     let given = ["--duration", "10m", "--json", "--redis.addr", &redis.url()];
-    for (args, private) in [(&given[..], false), (&given[..3], true)] {
+    let (given, none) = (&given[..], &given[..3]);
+    for (args, private, signal) in
+        [(given, false, "-INT"), (none, true, "-INT"), (given, false, "-HUP"), (none, true, "-HUP")]
+    {
         let mut child = program(args).env("TMPDIR", files.path()).spawn().unwrap();
         let under_way = || match private {
             true => fs::read_dir(files.path()).unwrap().count() > 0,
             false => redis.cli(&["DBSIZE"]) != "0",
         };
         wait_for("it is under way", || under_way().then_some(()));
-        assert!(support::run("kill", &["-INT", &child.id().to_string()]).status.success());
+        assert!(support::run("kill", &[signal, &child.id().to_string()]).status.success());
         let status = wait_for("it ends", || child.try_wait().unwrap());
         assert!(status.success(), "{status}");
         assert_eq!(redis.cli(&["DBSIZE"]), "0");
         assert_eq!(fs::read_dir(files.path()).unwrap().count(), 0, "no directory is left");
     }
+}
+
+#[test]
+fn with_nohup_the_end_of_the_terminal_ends_nothing() {
+    let program = env!("CARGO_BIN_EXE_stampede-exporter");
+    let mut child = Command::new("nohup")
+        .args([program, "drill", "--duration", "10m", "--rate", "100/s", "--keys", "50"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut until =
+        |seconds: &str| lines.find(|line| line.trim_start().starts_with(seconds)).unwrap();
+    until("1 s");
+    let kill = |signal| support::run("kill", &[signal, &child.id().to_string()]).status.success();
+    assert!(kill("-HUP"));
+    until("3 s");
+    assert!(kill("-INT"));
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]
