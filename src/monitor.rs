@@ -185,7 +185,7 @@ impl Monitor {
                 culprits.end().await;
             }
         };
-        tokio::join!(keep, let_go);
+        tokio::join!(keep, let_go, self.chronicle.end());
     }
 
     /// One tick. It may be dropped at any time, when the monitor ends.

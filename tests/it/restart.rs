@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::support::exporter::Exporter;
 use crate::support::redis::Redis;
 use crate::support::shop::Shop;
-use crate::support::wait_for;
+use crate::support::{run, wait_for};
 
 const READY: &str = "stampede_miss_baseline_ready{cache=\"shop\"}";
 const ACTIVE: &str = "stampede_active{cache=\"shop\"}";
@@ -97,6 +97,24 @@ fn only_incident(exporter: &Exporter) -> Value {
         Value::Array(mut all) if all.len() == 1 => all.remove(0),
         other => panic!("one incident: {other}"),
     }
+}
+
+#[test]
+fn a_disk_that_hangs_holds_up_nothing() {
+    let mut scene = Scene::new();
+    let log = scene.dir.path().join("log");
+    std::fs::create_dir(&log).unwrap();
+    // Who opens it to write waits for a reader, and none comes.
+    let file = log.join("incidents.jsonl").display().to_string();
+    assert!(run("mkfifo", &[&file]).status.success());
+    let mut exporter = scene.start();
+    scene.serve_until(&exporter, READY, |ready| ready == 1.0);
+    scene.strike(&exporter);
+    let polls = exporter.metric(POLLS).unwrap();
+    exporter.wait_for_metric(POLLS, |now| now >= polls + 4.0);
+    exporter.signal("TERM");
+    assert_eq!(exporter.wait_for_exit(), Some(0));
+    assert!(exporter.log().contains("the disk hangs"), "{}", exporter.log());
 }
 
 #[test]
