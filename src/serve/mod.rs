@@ -111,6 +111,7 @@ fn routes(state: Arc<Served>) -> Router {
         .route("/api/v1/incidents", get(incidents))
         .route("/api/v1/history", get(history))
         .route("/", get(person))
+        .route("/runbooks", get(async || html(page::runbooks())))
         .route("/runbooks/{name}", get(runbook_page))
         .route("/assets/page.css", get(|| asset("text/css; charset=utf-8", page::STYLE)))
         .route("/assets/page.js", get(|| asset("text/javascript; charset=utf-8", page::SCRIPT)))

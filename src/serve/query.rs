@@ -47,10 +47,12 @@ impl Wanted {
             match key.as_str() {
                 "cache" if legal.contains(&"cache") => wanted.caches.push(value),
                 "limit" if legal.contains(&"limit") => {
-                    wanted.limit = Some(number("limit", value, "a whole number from 0 on")?);
+                    let form = "a whole number from 0 on";
+                    wanted.limit = Some(number("limit", value, form, |_| true)?);
                 }
                 "since" if legal.contains(&"since") => {
-                    wanted.since = Some(number("since", value, "Unix seconds")?);
+                    let finite = |seconds: &f64| seconds.is_finite();
+                    wanted.since = Some(number("since", value, "Unix seconds", finite)?);
                 }
                 _ => {
                     let legal = if legal.is_empty() { "none".to_owned() } else { legal.join(", ") };
@@ -86,6 +88,8 @@ fn number<T: FromStr>(
     key: &'static str,
     value: String,
     legal: &'static str,
+    fits: impl Fn(&T) -> bool,
 ) -> Result<T, QueryError> {
-    value.parse().map_err(|_| QueryError::NotANumber { key, value, legal })
+    let number = value.parse().ok().filter(fits);
+    number.ok_or(QueryError::NotANumber { key, value, legal })
 }

@@ -12,6 +12,7 @@ mod markdown;
 mod words;
 
 use crate::board::View;
+use crate::shipped;
 
 use super::metrics::Build;
 use super::state::State;
@@ -55,7 +56,7 @@ pub(super) fn render(view: &View, build: &Build<'_>, now: f64) -> String {
     page.raw("</main>\n<footer>stampede-exporter ").text(build.version);
     page.raw(
         " · <a href=\"metrics\">metrics</a> · <a href=\"api/v1/caches\">caches</a> · \
-         <a href=\"api/v1/incidents\">incidents</a> · all times are UTC</footer>\n</body>\n</html>\n",
+         <a href=\"api/v1/incidents\">incidents</a> · <a href=\"runbooks\">runbooks</a> · all times are UTC</footer>\n</body>\n</html>\n",
     );
     page.into_string()
 }
@@ -71,6 +72,21 @@ pub(super) fn runbook(name: &str, markdown: &str) -> String {
     page.raw("<p><a href=\"../\">← all caches</a></p>\n");
     markdown::render(&mut page, markdown);
     page.raw("</body>\n</html>\n");
+    page.into_string()
+}
+
+/// The list of all runbooks.
+pub(super) fn runbooks() -> String {
+    let mut page = Html::default();
+    page.raw(HEAD).raw(
+        "<link rel=\"icon\" href=\"assets/icon.svg\" type=\"image/svg+xml\">\n\
+         <link rel=\"stylesheet\" href=\"assets/page.css\">\n<title>Runbooks</title>\n</head>\n\
+         <body class=\"runbook\">\n<p><a href=\"./\">← all caches</a></p>\n<h1>Runbooks</h1>\n<ul>\n",
+    );
+    for (name, _) in shipped::RUNBOOKS {
+        page.raw("<li><a href=\"runbooks/").text(name).raw("\">").text(name).raw("</a></li>\n");
+    }
+    page.raw("</ul>\n</body>\n</html>\n");
     page.into_string()
 }
 

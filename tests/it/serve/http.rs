@@ -93,6 +93,7 @@ fn wrong_requests_are_told_what_is_right() {
         ("/metrics?limit=1", 400, "unknown query key \"limit\"; legal here: cache"),
         ("/api/v1/incidents?limit=many", 400, "limit is \"many\"; legal: a whole number"),
         ("/api/v1/history?since=noon", 400, "since is \"noon\"; legal: Unix seconds"),
+        ("/api/v1/history?since=inf", 400, "since is \"inf\"; legal: Unix seconds"),
         ("/api/v1/caches?cache=", 404, "no cache named \"\""),
         ("/-/healthy?x", 400, "unknown query key \"x\"; legal here: none"),
         ("/metricz", 404, "no such page"),

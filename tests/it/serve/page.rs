@@ -121,6 +121,11 @@ fn every_cause_has_its_runbook_one_link_away() {
         assert!(answer.headers.contains("text/html"));
         assert!(answer.body.contains(&format!("<h1>Cause: {}</h1>", cause.as_str())));
     }
+    assert!(server.get("/").body.contains("<a href=\"runbooks\">"));
+    let all = server.get("/runbooks").body;
+    for (name, _) in stampede_exporter::shipped::RUNBOOKS {
+        assert!(all.contains(&format!("<a href=\"runbooks/{name}\">{name}</a>")), "{name}");
+    }
     let answer = server.get("/runbooks/..%2Fsecret");
     assert_eq!(answer.status, 404);
     assert!(answer.body.contains("there are: CacheAppSourceDown, "));
