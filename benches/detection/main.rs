@@ -13,6 +13,7 @@ mod limit;
 mod rules;
 mod scenario;
 mod score;
+mod steps;
 mod world;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,18 +22,20 @@ use std::time::Instant;
 use stampede_exporter::detect::{Detector, Thresholds};
 
 use draw::Draw;
+use limit::Reach;
 use rules::Rule;
 use scenario::Scenario;
 use score::Score;
 use world::Run;
 
-struct Arguments {
-    seeds: u64,
-    first_seed: u64,
+/// What was asked for.
+pub struct Arguments {
+    pub seeds: u64,
+    pub first_seed: u64,
     only: Option<String>,
     each: bool,
-    counted: f64,
-    thresholds: Thresholds,
+    pub counted: f64,
+    pub thresholds: Thresholds,
 }
 
 fn main() {
@@ -52,7 +55,7 @@ fn main() {
         compare(&arguments, true);
     }
     if wanted("steps") {
-        steps(&arguments);
+        steps::table(&arguments);
     }
     if wanted("calm") {
         calm(&arguments);
@@ -97,7 +100,7 @@ impl Arguments {
 }
 
 /// Runs jobs on all cores; the results are in the order of the jobs.
-fn parallel<J: Sync, R: Send + Default + Clone>(
+pub fn parallel<J: Sync, R: Send + Default + Clone>(
     jobs: &[J],
     work: impl Fn(&J) -> R + Sync,
 ) -> Vec<R> {
@@ -156,19 +159,20 @@ fn compare(arguments: &Arguments, varied: bool) {
     }
     let results = parallel(&jobs, |(_, seed, scenario)| {
         let run = Run::of(scenario, *seed, arguments.counted);
-        RULES.map(|rule| {
+        let scores = RULES.map(|rule| {
             let mut score = Score::default();
             score.add(&run, &rule.alarms(&run.samples, &arguments.thresholds));
             score
-        })
+        });
+        (scores, Reach::of(scenario, run.ratio, &arguments.thresholds))
     });
     let mut totals: [Score; RULES.len()] = Default::default();
-    for result in &results {
-        for (total, score) in totals.iter_mut().zip(result) {
+    for (scores, _) in &results {
+        for (total, score) in totals.iter_mut().zip(scores) {
             total.merge(score.clone());
         }
     }
-    let limits: Vec<f64> = jobs.iter().filter_map(|(_, _, made)| limit::delay(made)).collect();
+    let limits: Vec<f64> = results.iter().filter_map(|(_, reach)| reach.delay()).collect();
     println!(
         "{:<32} {:>11} {:>24} {:>12} {:>12} {:>9} {:>7}",
         "rule", "recall", "delay s p50/p90/max", "false alarms", "benign runs", "per day", "cause"
@@ -200,30 +204,52 @@ fn compare(arguments: &Arguments, varied: bool) {
         score::quantile(&limits, 0.9),
         score::quantile(&limits, 1.0),
     );
+    let found = |wanted: fn(Reach) -> bool| {
+        let runs = results.iter().filter(|(_, reach)| wanted(*reach));
+        let (found, all) = runs.fold((0, 0), |(found, all), (scores, _)| {
+            (found + scores[0].delays.len(), all + scores[0].stampedes)
+        });
+        format!("{found}/{all} = {:.1} %", 100.0 * found as f64 / all.max(1) as f64)
+    };
+    println!(
+        "ours found {} of what can be known, {} of what is smaller than a stampede by definition, \
+         {} of what no rule can know from the misses",
+        found(|reach| reach.delay().is_some()),
+        found(|reach| reach == Reach::TooSmall),
+        found(|reach| reach == Reach::Unknowable),
+    );
     if arguments.each {
         each(&scenarios, &jobs, &results);
     }
 }
 
 /// A line per scenario, of ours at one-second polls.
-fn each(scenarios: &[Scenario], jobs: &[(usize, u64, Scenario)], results: &[[Score; RULES.len()]]) {
+fn each(
+    scenarios: &[Scenario],
+    jobs: &[(usize, u64, Scenario)],
+    results: &[([Score; RULES.len()], Reach)],
+) {
     println!();
     for (index, scenario) in scenarios.iter().enumerate() {
         let mut total = Score::default();
         let mut limits = Vec::new();
         let mut missed = Vec::new();
-        for ((own, seed, made), result) in jobs.iter().zip(results) {
+        for ((own, seed, _), (scores, reach)) in jobs.iter().zip(results) {
             if *own == index {
-                total.merge(result[0].clone());
-                limits.extend(limit::delay(made));
-                if result[0].stampedes > result[0].delays.len() {
-                    missed.push(*seed);
+                total.merge(scores[0].clone());
+                limits.extend(reach.delay());
+                if scores[0].stampedes > scores[0].delays.len() {
+                    missed.push(match reach {
+                        Reach::TooSmall => format!("{seed} too small"),
+                        Reach::Unknowable => format!("{seed} unknowable"),
+                        Reach::Calm | Reach::Known(_) => seed.to_string(),
+                    });
                 }
             }
         }
         println!(
             "{:<26} found {:>3}/{:<3} (limit {:>3}) delay {:>6.1} {:>6.1} limit {:>5.1} cause {:>5.1}% \
-             false alarms {} missed {:?}",
+             false alarms {} missed {}",
             scenario.name,
             total.delays.len(),
             total.stampedes,
@@ -233,75 +259,13 @@ fn each(scenarios: &[Scenario], jobs: &[(usize, u64, Scenario)], results: &[[Sco
             score::quantile(&limits, 0.5),
             100.0 * total.cause_accuracy(),
             total.false_alarms,
-            missed,
+            missed.join(", "),
         );
     }
 }
 
-/// Steps of the miss ratio for two minutes: found of how many, and how soon.
-fn steps(arguments: &Arguments) {
-    println!(
-        "\n# Step of the miss ratio from 2 % for two minutes, no witness: found, median delay\n"
-    );
-    let rates = [20.0, 50.0, 200.0, 1000.0];
-    let targets = [0.03, 0.04, 0.045, 0.05, 0.07, 0.10, 0.20, 0.40];
-    let rules = [
-        Rule::Ours(1),
-        Rule::Reference(15),
-        Rule::Reference(1),
-        // As few false alarms as ours where misses are few.
-        Rule::ReferenceTimes(15, 2.6),
-    ];
-    let seeds = arguments.seeds * 5;
-    let mut cells = Vec::new();
-    for rate in rates {
-        for target in targets {
-            cells.push((rate, target, 700 + cells.len() as u64));
-        }
-    }
-    let results = parallel(&cells, |(rate, target, place)| {
-        let mut scores: [Score; 4] = Default::default();
-        let scenario = scenario::step(*rate, *target);
-        for seed in arguments.first_seed..arguments.first_seed + seeds {
-            let run = Run::of(&scenario, seed * 1000 + place, arguments.counted);
-            let samples: Vec<_> = run.samples.iter().map(without_witnesses).collect();
-            let run = Run { samples, ..run };
-            for (score, rule) in scores.iter_mut().zip(rules) {
-                score.add(&run, &rule.alarms(&run.samples, &arguments.thresholds));
-            }
-        }
-        scores
-    });
-    print!("{:<48}", "lookups/s, rule");
-    for target in targets {
-        print!("{:>14}", format!("{:.1} %", 100.0 * target));
-    }
-    println!("{:>14}", "false alarms");
-    for rate in rates {
-        for (index, rule) in rules.iter().enumerate() {
-            print!("{:<48}", format!("{rate:>5} {}", rule.name()));
-            let mut false_alarms = 0;
-            for (cell, result) in cells.iter().zip(&results) {
-                if cell.0 == rate {
-                    let score = &result[index];
-                    print!(
-                        "{:>14}",
-                        format!(
-                            "{}/{} {:.0} s",
-                            score.delays.len(),
-                            score.stampedes,
-                            score.delay(0.5)
-                        )
-                    );
-                    false_alarms += score.false_alarms;
-                }
-            }
-            println!("{false_alarms:>14}");
-        }
-    }
-}
-
-fn without_witnesses(
+/// What is left of a sample where nothing but hits and misses is counted.
+pub fn without_witnesses(
     sample: &stampede_exporter::signal::sample::Sample,
 ) -> stampede_exporter::signal::sample::Sample {
     stampede_exporter::signal::sample::Sample {

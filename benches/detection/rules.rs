@@ -1,6 +1,8 @@
 //! The rules that are compared: ours, and what people use without it.
 
+use stampede_exporter::backtest::usual_rule::UsualRule;
 use stampede_exporter::detect::{Cause, Change, Detector, Thresholds};
+use stampede_exporter::reading::{BySource, Lookups, Reading};
 use stampede_exporter::signal::sample::Sample;
 
 use crate::world::polled;
@@ -18,8 +20,8 @@ pub struct Alarm {
 pub enum Rule {
     /// Ours at this poll interval, seconds.
     Ours(usize),
-    /// `rate(m[1m]) > 2 * avg_over_time(rate(m[1m])[1h:1m])` for 30 s, scraped and evaluated at
-    /// this interval.
+    /// `rate(m[1m]) > 2 * avg_over_time(rate(m[1m])[1h:1m])` for 30 s where there is traffic,
+    /// scraped and evaluated at this interval: the shipped `CacheStampedeDetected`.
     Reference(usize),
     /// The same with another factor than 2, which buys fewer false alarms with recall.
     ReferenceTimes(usize, f64),
@@ -83,46 +85,21 @@ fn ours(samples: &[Sample], thresholds: &Thresholds) -> Vec<Alarm> {
     alarms
 }
 
-/// A cumulative counter of misses as it was scraped: time and value, resets added up as `rate`
-/// does.
-fn counter(samples: &[Sample]) -> Vec<(f64, f64)> {
-    let mut total = 0.0;
-    samples
-        .iter()
-        .map(|sample| {
-            total += sample.lookups.redis.map_or(0.0, |lookups| lookups.misses);
-            (sample.time, total)
-        })
-        .collect()
-}
-
-/// `rate(m[1m])` at `time`: the increase between the first and the last scrape of the last minute,
-/// over their distance; `None` with fewer than two.
-fn rate(counter: &[(f64, f64)], time: f64) -> Option<f64> {
-    let end = counter.partition_point(|(at, _)| *at <= time);
-    let start = counter.partition_point(|(at, _)| *at <= time - 60.0);
-    let window = counter.get(start..end)?;
-    let (first, last) = (window.first()?, window.last()?);
-    (last.0 > first.0).then(|| (last.1 - first.1) / (last.0 - first.0))
-}
-
+/// The usual rule on the counters as they were scraped.
 fn reference(samples: &[Sample], interval: f64, factor: f64) -> Vec<Alarm> {
-    let counter = counter(samples);
-    let end = samples.last().map_or(0.0, |sample| sample.time);
-    let minutes: Vec<Option<f64>> =
-        (0..=(end / 60.0) as usize).map(|minute| rate(&counter, minute as f64 * 60.0)).collect();
-    let mut pending = Pending::default();
-    let mut alarms = Vec::new();
-    let mut time = interval;
-    while time <= end {
-        let last = (time / 60.0) as usize;
-        let hour: Vec<f64> = (0..60)
-            .filter_map(|back| minutes.get(last.checked_sub(back)?).copied().flatten())
-            .collect();
-        let mean = hour.iter().sum::<f64>() / hour.len().max(1) as f64;
-        let over = !hour.is_empty() && rate(&counter, time).is_some_and(|now| now > factor * mean);
-        pending.step(time, over, 30.0, &mut alarms);
-        time += interval;
+    let mut rule = UsualRule::new(interval, factor);
+    let mut total = Lookups::default();
+    let mut alarms: Vec<Alarm> = Vec::new();
+    for sample in samples {
+        let seen = sample.lookups.redis.unwrap_or_default();
+        total = Lookups { hits: total.hits + seen.hits, misses: total.misses + seen.misses };
+        let lookups = BySource { redis: Some(total), app: None };
+        let reading = Reading { time: sample.time, lookups, ..Reading::default() };
+        if let Some(alarm) = rule.take(&reading)
+            && alarms.last().is_none_or(|last| last.time != alarm.start)
+        {
+            alarms.push(Alarm { time: alarm.start, cause: None });
+        }
     }
     alarms
 }

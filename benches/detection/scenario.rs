@@ -178,9 +178,10 @@ impl Scenario {
         varied
     }
 
-    /// What the miss ratio is at `t` seconds after the start, all scatter aside.
-    pub fn ratio_at(&self, t: f64) -> f64 {
-        let Traffic { rate, ratio, .. } = self.traffic;
+    /// What the miss ratio is at `t` seconds after the start if it was `ratio` before, all scatter
+    /// aside.
+    pub fn ratio_at(&self, ratio: f64, t: f64) -> f64 {
+        let rate = self.traffic.rate;
         let Trouble::Stampede(stampede) = self.trouble else { return ratio };
         let height = stampede.height * stampede.shape.at(t);
         match stampede.cause {
@@ -414,6 +415,9 @@ pub fn calm_days() -> Vec<Scenario> {
     ]
 }
 
+/// Seconds that a step lasts.
+pub const STEP_SECONDS: f64 = 120.0;
+
 /// A step of the miss ratio from 2 % for two minutes, with no witness.
 pub fn step(rate: f64, to: f64) -> Scenario {
     let height = (to - 0.02) / 0.98;
@@ -422,7 +426,7 @@ pub fn step(rate: f64, to: f64) -> Scenario {
         traffic(rate, 0.02),
         Cause::Unknown,
         height,
-        Shape::Flat { seconds: 120.0 },
+        Shape::Flat { seconds: STEP_SECONDS },
         Sign::None,
     )
 }

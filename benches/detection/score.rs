@@ -6,7 +6,7 @@ use crate::world::Run;
 /// Alarms closer than this are one, as an operator sees them.
 const MERGE: f64 = 120.0;
 /// An alarm this long after the end still belongs to the stampede.
-const AFTER: f64 = 180.0;
+pub const AFTER: f64 = 180.0;
 
 /// Sums over many runs.
 #[derive(Clone, Default)]
@@ -36,9 +36,9 @@ impl Score {
         }
         self.false_alarms += outside;
         match run.truth {
-            Some((start, _)) => {
+            Some((start, end)) => {
                 self.stampedes += 1;
-                self.days += (start - 0.0) / 86_400.0;
+                self.days += (start + (seconds - end - AFTER).max(0.0)) / 86_400.0;
                 if let Some(first) = alarms.iter().find(|alarm| belongs(alarm)) {
                     self.delays.push(first.time - start);
                     self.causes_right += usize::from(first.cause == run.cause);

@@ -14,6 +14,8 @@ pub struct Run {
     /// The true start and end of the stampede.
     pub truth: Option<(f64, f64)>,
     pub cause: Option<Cause>,
+    /// What the miss ratio had wandered to when the stampede began, all scatter aside.
+    pub ratio: f64,
 }
 
 /// Which counters this cache happens to have; nobody has all of them.
@@ -26,6 +28,8 @@ struct Counted {
     evictions: bool,
 }
 
+/// Seconds in which the miss ratio wanders to another value.
+pub const RATIO_TIME: f64 = 300.0;
 /// Usual load latency, seconds.
 const LATENCY: f64 = 0.02;
 
@@ -34,6 +38,8 @@ struct World<'a> {
     draw: Draw,
     counted: Counted,
     start: f64,
+    /// What the miss ratio had wandered to at the start.
+    before: f64,
     ratio: Wander,
     load: Wander,
     latency: Wander,
@@ -61,10 +67,15 @@ impl Run {
             }
         }
         let Trouble::Stampede(stampede) = scenario.trouble else {
-            return Run { samples, truth: None, cause: None };
+            return Run { samples, truth: None, cause: None, ratio: world.before };
         };
         let end = (world.start + stampede.shape.length()).min(scenario.seconds as f64);
-        Run { samples, truth: Some((world.start, end)), cause: Some(stampede.cause) }
+        Run {
+            samples,
+            truth: Some((world.start, end)),
+            cause: Some(stampede.cause),
+            ratio: world.before,
+        }
     }
 }
 
@@ -83,7 +94,8 @@ impl<'a> World<'a> {
         let keys_normal = 10.0_f64.powf(draw.uniform(4.0, 6.0));
         World {
             start: LEAD + draw.uniform(0.0, 60.0),
-            ratio: Wander::new(&mut draw, traffic.wander, 300.0),
+            before: 0.0,
+            ratio: Wander::new(&mut draw, traffic.wander, RATIO_TIME),
             load: Wander::new(&mut draw, traffic.load_wander, 120.0),
             latency: Wander::new(&mut draw, 0.2, 30.0),
             locks: Wander::new(&mut draw, 0.3, 60.0),
@@ -163,6 +175,9 @@ impl<'a> World<'a> {
         let rate = self.rate(second);
         let requests = self.draw.scattered(rate, request_dispersion);
         let ratio = self.usual_ratio(second);
+        if second <= self.start {
+            self.before = ratio;
+        }
         let usual = self.draw.scattered(requests * ratio, dispersion).min(requests);
         let extra = match cause {
             Some(Cause::Penetration) => self.draw.poisson(height),

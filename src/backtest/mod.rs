@@ -7,7 +7,7 @@ mod comparison;
 mod prometheus;
 mod replay;
 mod report;
-mod usual_rule;
+pub mod usual_rule;
 mod variants;
 
 use std::io::{self, Write};

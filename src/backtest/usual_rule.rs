@@ -3,6 +3,7 @@
 //!
 //! It is `CacheStampedeDetected` of the shipped alerts as a Prometheus would compute it that scrapes
 //! and evaluates every few seconds. Memory is bounded: some minutes of scrapes, an hour of minutes.
+//! The detection benchmark holds the detector against the same code.
 
 use std::collections::VecDeque;
 
@@ -30,9 +31,13 @@ const LEAST_LOOKUPS: f64 = 1.0;
 /// Seconds for which it must hold.
 const HOLD: f64 = 30.0;
 
-/// The rule's state.
-#[derive(Debug, Default)]
-pub(super) struct UsualRule {
+/// The rule and its state.
+#[derive(Debug)]
+pub struct UsualRule {
+    /// Seconds between two scrapes.
+    scrape: f64,
+    /// How many times the average the rate must be above.
+    times: f64,
     /// The newest scrapes, oldest first.
     scrapes: VecDeque<Scrape>,
     /// Rates of the misses at full minutes of the last hour, oldest first: minutes since 1970.
@@ -47,13 +52,13 @@ pub(super) struct UsualRule {
 
 /// A time in which it fired.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Alarm {
+pub struct Alarm {
     /// Unix seconds from which it fired.
-    pub(super) start: f64,
+    pub start: f64,
     /// Misses a second over the last minute, when it began to fire.
-    pub(super) misses_per_second: f64,
+    pub misses_per_second: f64,
     /// Their average of the last hour.
-    pub(super) average: f64,
+    pub average: f64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -63,9 +68,31 @@ struct Scrape {
     lookups: f64,
 }
 
+impl Default for UsualRule {
+    /// As it is shipped.
+    fn default() -> UsualRule {
+        UsualRule::new(SCRAPE, TIMES)
+    }
+}
+
 impl UsualRule {
+    /// One that scrapes every `scrape` seconds, or as often as there are rows if those are rarer, and
+    /// fires above `times` the average.
+    pub fn new(scrape: f64, times: f64) -> UsualRule {
+        UsualRule {
+            scrape,
+            times,
+            scrapes: VecDeque::new(),
+            minutes: VecDeque::new(),
+            last: None,
+            total: (0.0, 0.0),
+            pending: None,
+            firing: None,
+        }
+    }
+
     /// Takes in a row; gives the alarm while it fires.
-    pub(super) fn take(&mut self, reading: &Reading) -> Option<Alarm> {
+    pub fn take(&mut self, reading: &Reading) -> Option<Alarm> {
         let before = self.scrapes.back().map_or(f64::NEG_INFINITY, |scrape| scrape.time);
         let Some(lookups) = reading.lookups.nearest() else { return self.firing };
         let (misses, total) = (lookups.misses, lookups.total());
@@ -75,7 +102,7 @@ impl UsualRule {
             self.total.1 += rise(last.1, total);
         }
         // A little early is not a scrape missed.
-        if reading.time - before < SCRAPE * 0.9 {
+        if reading.time - before < self.scrape * 0.9 {
             return self.firing;
         }
         let (misses, lookups) = self.total;
@@ -120,7 +147,7 @@ impl UsualRule {
             self.minutes.iter().map(|(_, rate)| rate).sum::<f64>() / self.minutes.len() as f64;
         let busy = self.rate(now, LOOKUPS, |scrape| scrape.lookups);
         let rate = self.rate(now, MINUTE, |scrape| scrape.misses).filter(|rate| {
-            *rate > TIMES * average && busy.is_some_and(|busy| busy >= LEAST_LOOKUPS)
+            *rate > self.times * average && busy.is_some_and(|busy| busy >= LEAST_LOOKUPS)
         });
         let Some(misses_per_second) = rate else {
             (self.pending, self.firing) = (None, None);

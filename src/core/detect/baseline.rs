@@ -46,13 +46,18 @@ pub(crate) struct Fade {
     /// Of a level with few events.
     scarce: f64,
     dispersion: f64,
+    /// Seconds in which what is off the level becomes something else.
+    wander_time: f64,
 }
 
 impl Fade {
-    /// The fading over `seconds` of the level of the last minute.
+    /// The fading over `seconds` of the level of the last minute. That follows the wander, so what is
+    /// left of it changes as soon as the level does.
     pub(crate) fn local(seconds: f64, thresholds: &Thresholds) -> Fade {
         let level = (-seconds.min(LONGEST_FADE) / thresholds.local_half_life).exp2();
-        Fade { level, scarce: level, ..Fade::over(seconds, thresholds) }
+        let Thresholds { local_half_life, local_window, wander_block, .. } = *thresholds;
+        let wander_time = local_half_life + local_window + wander_block;
+        Fade { level, scarce: level, wander_time, ..Fade::over(seconds, thresholds) }
     }
 
     /// The fading over `seconds`.
@@ -63,6 +68,7 @@ impl Fade {
             level: (-faded / thresholds.half_life).exp2(),
             scarce: (-faded / (thresholds.half_life * SCARCE_STRETCH)).exp2(),
             dispersion: (-faded / thresholds.dispersion_half_life).exp2(),
+            wander_time: thresholds.wander_time,
         }
     }
 
@@ -220,6 +226,12 @@ impl Level {
         self.exposure
     }
 
+    /// Variance of what is expected, relative to its square: the wander, and the uncertainty of the
+    /// level.
+    pub(crate) fn relative_variance(&self) -> f64 {
+        self.relative_variance
+    }
+
     /// Events that were learned from, faded.
     pub(crate) fn events(&self) -> f64 {
         self.events
@@ -267,11 +279,11 @@ impl Level {
         let length = thresholds.wander_block;
         let full = self.block.mean >= BLOCK_EVENTS || self.block.seconds >= length * BLOCK_STRETCH;
         if self.block.seconds >= length && full {
-            self.close_block(thresholds);
+            self.close_block(fade.wander_time, thresholds);
         }
     }
 
-    fn close_block(&mut self, thresholds: &Thresholds) {
+    fn close_block(&mut self, wander_time: f64, thresholds: &Thresholds) {
         let Block { seconds, events, mean } = std::mem::take(&mut self.block);
         let own = self.dispersion / mean;
         let wander = ((events - mean) / mean).powi(2) - own;
@@ -281,7 +293,7 @@ impl Level {
         self.blocks = self.blocks * fade + weight * wander;
         self.block_weight = self.block_weight * fade + weight;
         self.block_seconds = self.block_seconds * fade + weight * seconds;
-        self.refresh_wander(thresholds);
+        self.refresh_wander(wander_time, thresholds);
         self.doubt = self.current_doubt();
     }
 
@@ -297,12 +309,12 @@ impl Level {
         1.0 + 2.0 * (2.0 / (DISPERSION_PRIOR_WEIGHT + self.square_freedom)).sqrt()
     }
 
-    fn refresh_wander(&mut self, thresholds: &Thresholds) {
+    fn refresh_wander(&mut self, wander_time: f64, thresholds: &Thresholds) {
         let prior = WANDER_PRIOR_BLOCKS * thresholds.wander_prior.powi(2);
         let seen = (prior + self.blocks) / (WANDER_PRIOR_BLOCKS + self.block_weight);
         let lowest = thresholds.wander_lowest.powi(2);
         self.wander = seen.clamp(lowest, thresholds.wander_highest.powi(2).max(lowest));
-        self.wander_freedom = WANDER_PRIOR_FREEDOM + self.block_seconds / thresholds.wander_time;
+        self.wander_freedom = WANDER_PRIOR_FREEDOM + self.block_seconds / wander_time;
     }
 
     /// Variance relative to the square of the mean: the wander, and the uncertainty of the level.
@@ -314,7 +326,7 @@ impl Level {
         self.dispersion = self.current_dispersion();
         self.doubt = self.current_doubt();
         self.doubted_dispersion = self.dispersion * self.doubt;
-        self.refresh_wander(thresholds);
+        self.refresh_wander(thresholds.wander_time, thresholds);
         self.relative_variance = self.relative();
     }
 

@@ -132,10 +132,12 @@ impl Chart {
         let usual = Normal::new(&self.baseline, ratio, corroborated, thresholds);
         let fresh = now - self.local_end <= LOCAL_FRESH * thresholds.local_window;
         let local = self.local.miss_ratio().filter(|_| fresh);
-        // Both are judged on the same side, whichever side the slow level is on.
+        // Both are judged on the same side, whichever side the slow level is on. Of few misses the
+        // last minute knows less than the last half-hour, and a second guess only adds false alarms.
         let local = local
             .map(|ratio| Normal::new(&self.local, ratio, corroborated, thresholds))
-            .filter(|local| local.high == usual.high);
+            .filter(|local| local.high == usual.high && local.is_surer_than(&usual))
+            .map(|local| local.no_steadier_than(&usual));
         let relief = streams.relief();
         for stretch in self.ladder.stretches() {
             if stretch.polls > 1 && stretch.seconds > thresholds.longest_window {
@@ -217,7 +219,7 @@ impl Chart {
 }
 
 /// What is normal, on the side on which it is judged. Hits that are missing are misses, and misses
-/// have the heavy tail upwards: so lost hits are mirrored to the same side.
+/// have the heavy tail upwards: so lost hits are counted as misses that scatter as the hits do.
 #[derive(Debug, Clone, Copy)]
 struct Normal<'a> {
     level: &'a Level,
@@ -226,6 +228,8 @@ struct Normal<'a> {
     high: bool,
     /// Events to be expected in a lookup.
     per_lookup: f64,
+    /// Events in a lookup whose scatter is assumed.
+    scattering: f64,
     /// Misses beyond the usual ones, in a lookup, without which nothing is a stampede.
     least_rise: f64,
 }
@@ -247,7 +251,20 @@ impl<'a> Normal<'a> {
         };
         let rise = ((rise - 1.0) * ratio).max(points);
         let least_rise = rise.min(thresholds.hits_lost * (1.0 - ratio));
-        Normal { level, ratio, high, per_lookup, least_rise }
+        Normal { level, ratio, high, per_lookup, scattering: per_lookup, least_rise }
+    }
+
+    /// Whether it is the better guide to what comes next.
+    fn is_surer_than(&self, other: &Normal<'_>) -> bool {
+        self.level.relative_variance() < other.level.relative_variance()
+    }
+
+    /// The same where hits scatter as those of `other` do if these are fewer: it is the misses that
+    /// make them scatter, and those are more.
+    fn no_steadier_than(self, other: &Normal<'_>) -> Normal<'a> {
+        let scattering =
+            if self.high { self.scattering.max(other.per_lookup) } else { self.scattering };
+        Normal { scattering, ..self }
     }
 
     /// Misses beyond the usual ones.
@@ -261,15 +278,18 @@ impl<'a> Normal<'a> {
     }
 
     fn judge(&self, stretch: &Rung) -> Judged {
-        let mean = self.per_lookup * stretch.lookups;
-        Judged { count: mean + self.excess(stretch), mean, scatter: self.level.scatter(mean) }
+        let scatter = self.level.scatter(self.scattering * stretch.lookups);
+        let misses = self.ratio * stretch.lookups;
+        // Where nearly all lookups miss they are steadier than any count without a limit.
+        let mean = if self.high { misses.min(scatter.variance) } else { misses };
+        Judged { count: mean + self.excess(stretch), mean, scatter }
     }
 
     /// Whether the evidence is certainly no more than `nats`: the exponent never exceeds that of the
     /// Gaussian, whose tail is lighter.
     fn below(&self, stretch: &Rung, nats: f64) -> bool {
         let excess = self.excess(stretch);
-        let variance = self.level.variance(self.per_lookup * stretch.lookups);
+        let variance = self.level.variance(self.scattering * stretch.lookups);
         excess <= 0.0 || 0.5 * excess * excess <= nats * variance
     }
 
@@ -281,15 +301,16 @@ impl<'a> Normal<'a> {
             gaussian / lines.lowest
         } else {
             let exponent = statistic::exponent(count, mean, scatter.variance);
-            exponent / lines.at(stretch.seconds, scatter.freedom)
+            let usual = self.ratio * stretch.lookups;
+            exponent / lines.at(stretch.seconds, usual, scatter.freedom)
         }
     }
 
     /// How much of the least effect is there; 1 is enough.
     ///
     /// What is seen is the effect plus scatter, and of the many stretches in the longest one some
-    /// show more than there is: the largest of n scatters by about `sqrt(2 ln n)` standard
-    /// deviations. That comes on top of the least effect, so that a rise just below it stays silent.
+    /// show more than there is: of n the highest is about `sqrt(ln n)` standard deviations up, as
+    /// neighbours are much alike. That comes on top of the least effect, so that a rise just below it stays silent.
     /// A witness makes this unnecessary.
     fn effect(&self, stretch: &Rung, strength: f64, lines: &Lines, thresholds: &Thresholds) -> f64 {
         let excess = self.excess(stretch);
@@ -300,7 +321,7 @@ impl<'a> Normal<'a> {
             let usual = self.per_lookup * stretch.lookups;
             let count = if self.high { usual - least } else { usual + least };
             let stretches = (thresholds.longest_window / stretch.seconds).max(1.0);
-            (2.0 * stretches.ln() * self.level.dispersion() * count).sqrt()
+            (stretches.ln() * self.level.dispersion() * count).sqrt()
         };
         (excess / (least + margin)).min(excess / thresholds.least_excess)
     }
@@ -322,6 +343,7 @@ struct Lines {
     longest: f64,
     relief: f64,
     lowest: f64,
+    scarce: f64,
 }
 
 impl Lines {
@@ -329,21 +351,92 @@ impl Lines {
         let relief = if corroborated { thresholds.corroboration } else { 0.0 };
         let interval = thresholds.false_alarm_interval;
         let longest = thresholds.longest_window;
-        let mut lines = Lines { corroborated, interval, longest, relief, lowest: LOWEST_LINE };
+        let scarce = thresholds.scarce_misses;
+        let mut lines =
+            Lines { corroborated, interval, longest, relief, lowest: LOWEST_LINE, scarce };
         lines.lowest = [1.0, thresholds.longest_window]
-            .map(|seconds| lines.at(seconds, CERTAIN))
+            .map(|seconds| lines.at(seconds, f64::INFINITY, CERTAIN))
             .into_iter()
             .fold(f64::INFINITY, f64::min);
         lines
     }
 
-    /// The exponent that a stretch of `seconds` needs. A witness speaks for the seconds in which it was
-    /// heard; that some witness speaks up by chance within a longer stretch is likelier.
-    fn at(&self, seconds: f64, freedom: f64) -> f64 {
+    /// The exponent that a stretch of `seconds` needs in which `usual` misses are to be expected. A
+    /// witness speaks for the seconds in which it was heard; that some witness speaks up by chance
+    /// within a longer stretch is likelier.
+    fn at(&self, seconds: f64, usual: f64, freedom: f64) -> f64 {
         let chances = (seconds / WITNESS_SECONDS).max(1.0).ln();
         let relief = (self.relief - chances).max(0.0);
         let shorter = (self.longest / seconds).max(1.0);
-        let nats = (self.interval / seconds).ln() + SHORTER_RARER * shorter.ln() - relief;
+        let interval = self.interval * (1.0 + self.scarce / usual);
+        let nats = (interval / seconds).ln() + SHORTER_RARER * shorter.ln() - relief;
         statistic::line(nats.max(LOWEST_LINE), freedom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is known after these lookups and misses a second.
+    fn learned(local: bool, polls: impl IntoIterator<Item = (f64, f64)>) -> Baseline {
+        let thresholds = Thresholds::default();
+        let fade = if local { Fade::local } else { Fade::over }(1.0, &thresholds);
+        let mut baseline = Baseline::new(&thresholds);
+        for (lookups, misses) in polls {
+            baseline.learn(Lookups { hits: lookups - misses, misses }, &fade, &thresholds);
+        }
+        baseline
+    }
+
+    fn normal(baseline: &Baseline) -> Normal<'_> {
+        let ratio = baseline.miss_ratio().unwrap();
+        Normal::new(baseline, ratio, false, &Thresholds::default())
+    }
+
+    #[test]
+    fn the_last_minute_is_asked_only_where_it_knows_more() {
+        let few = |second: u32| (20.0, f64::from(u8::from(second.is_multiple_of(3))));
+        let swinging = |second: u32| {
+            let up = (second / 60).is_multiple_of(2);
+            (1000.0, if up { 40.0 } else { 20.0 })
+        };
+        let usual = learned(false, (0..3600).map(few));
+        let local = learned(true, (0..3600).map(few));
+        assert!(!normal(&local).is_surer_than(&normal(&usual)));
+        let usual = learned(false, (0..3600).map(swinging));
+        // Its blocks end before the ratio swings back.
+        let local = learned(true, (0..3600).map(|_| (1000.0, 40.0)));
+        assert!(normal(&local).is_surer_than(&normal(&usual)));
+    }
+
+    #[test]
+    fn lost_hits_scatter_no_less_than_usual_while_they_are_few() {
+        let polls = |ratio: f64| {
+            (0..600_u32).map(move |second| {
+                let off = if second.is_multiple_of(2) { 40.0 } else { -40.0 };
+                (1000.0, 1000.0 * ratio + off)
+            })
+        };
+        let (usual, local) = (learned(false, polls(0.5)), learned(true, polls(0.8)));
+        let (usual, local) = (normal(&usual), normal(&local));
+        let stretch =
+            Rung { seconds: 1.0, polls: 1, lookups: 1000.0, misses: 900.0, ..Rung::default() };
+        let alone = local.judge(&stretch).scatter.variance;
+        let held = local.no_steadier_than(&usual).judge(&stretch).scatter.variance;
+        assert!(held > 2.0 * alone, "{held} {alone}");
+        // The excess is the same, and what is usual is misses and not hits.
+        let judged = usual.judge(&stretch);
+        assert!((judged.count - judged.mean - 400.0).abs() < 1.0);
+        assert!((judged.mean - 500.0).abs() < 1.0);
+    }
+
+    #[test]
+    fn few_expected_misses_need_more_evidence() {
+        let thresholds = Thresholds::default();
+        let lines = Lines::new(false, &thresholds);
+        let further = |usual| lines.at(60.0, usual, CERTAIN) - lines.at(60.0, 1e9, CERTAIN);
+        assert!((further(thresholds.scarce_misses) - 2_f64.ln()).abs() < 0.1);
+        assert!((further(thresholds.scarce_misses / 9.0) - 10_f64.ln()).abs() < 0.2);
     }
 }

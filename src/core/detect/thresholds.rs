@@ -121,11 +121,15 @@ thresholds! {
     /// A window of w seconds is about one independent test in w seconds, so the line of the longest
     /// one is the logarithm of this over w: 11 nats for two minutes. A small stampede has the
     /// longest windows alone to be seen in and a large one is seen in any, so a shorter window is
-    /// held to as much rarer false alarms: 19.5 nats for one second. Together they cost about one
-    /// false alarm in three weeks at the worst, a cache of one miss in a second or two; in busier
-    /// ones the least effect leaves hardly any.
+    /// held to as much rarer false alarms: 19.5 nats for one second.
     false_alarm_interval: Seconds, 7_776_000.0, 3600.0..=1e10,
         "Mean time between false alarms that the longest window is held to; shorter ones to longer times.";
+    /// Where few misses are expected, chance alone makes a multiple of them, and only the evidence
+    /// tells it from a stampede; where many are, the least effect does as well. So false alarms of
+    /// such stretches are held to be rarer in proportion: twice as rare at this many. Without it
+    /// there are some in a month at one miss in two seconds, with it less than one in five months.
+    scarce_misses: Count, 30.0, 0.0..=1e6,
+        "Misses to be expected in a stretch below which false alarms are held to be rarer.";
     /// Small and slow stampedes need long windows: at 50 lookups a second a rise from 2 % to 4 %
     /// needs one minute by any method.
     longest_window: Seconds, 128.0, 1.0..=3600.0,
@@ -154,8 +158,9 @@ thresholds! {
     /// minute to minute (0.09).
     wander_prior: Ratio, 0.12, 0.0..=2.0,
         "Relative wander of the miss ratio that is assumed before it has been measured.";
-    /// No ratio is steadier than this for hours; believing so would make every drift an alarm.
-    wander_lowest: Ratio, 0.05, 0.0..=2.0,
+    /// No ratio is steadier than this from minute to minute. What drifts over hours by more than that
+    /// is below the least effect for long, and learned meanwhile.
+    wander_lowest: Ratio, 0.03, 0.0..=2.0,
         "The least relative wander that is assumed.";
     /// Above it nothing short of an outage would be seen.
     wander_highest: Ratio, 0.6, 0.01..=5.0,

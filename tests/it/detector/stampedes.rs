@@ -99,6 +99,17 @@ fn a_cache_that_misses_half_of_the_time_can_lose_its_hits() {
 }
 
 #[test]
+fn a_third_of_the_hits_is_enough_where_the_ratio_is_steady() {
+    let mut traffic = Traffic::new(2400.0, 0.42);
+    traffic.run(1800.0);
+    traffic.assert_silent();
+    let start = traffic.now;
+    traffic.run_with(30.0, |seconds, sample| lose(sample, 0.36 * (-seconds / 12.0).exp()));
+    traffic.run(300.0);
+    assert!(traffic.only_start() <= start + 3.0);
+}
+
+#[test]
 fn what_lasts_for_half_an_hour_is_the_new_normal() {
     let mut traffic = Traffic::new(1000.0, 0.02);
     traffic.run(600.0);
