@@ -9,7 +9,7 @@ use super::{Command, Span, refusal};
 use crate::backtest::{Format, History, Options, Range};
 use crate::config::{CacheConfig, Config, Flags, prometheus_server};
 use crate::detect::Thresholds;
-use crate::trace::Column;
+use crate::trace::{Column, LATEST};
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("history").args(["file", "url"]).required(true))]
@@ -111,11 +111,14 @@ fn chosen(mut caches: Vec<CacheConfig>, name: Option<&str>) -> Result<CacheConfi
 }
 
 fn time(text: &str) -> Result<f64, String> {
-    let seconds = text.parse().ok().filter(|seconds: &f64| seconds.is_finite());
+    let seconds = text.parse().ok();
     let date = || humantime::parse_rfc3339_weak(text).ok()?.duration_since(UNIX_EPOCH).ok();
     seconds
         .or_else(|| Some(date()?.as_secs_f64()))
-        .ok_or_else(|| "write Unix seconds, or a time such as 2026-01-31T12:00:00Z".to_owned())
+        .filter(|seconds| (0.0..=LATEST).contains(seconds))
+        .ok_or_else(|| {
+            format!("write Unix seconds, 0 to {LATEST}, or a time such as 2026-01-31T12:00:00Z")
+        })
 }
 
 /// One `--query.COLUMN` for each column of a trace but its time.

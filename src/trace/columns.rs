@@ -121,8 +121,8 @@ impl Column {
     }
 }
 
-/// The last second of the year 9999. A later time is not in seconds, or damaged.
-const LATEST: f64 = 253_402_300_799.0;
+/// The last second of the year 9999, Unix seconds. A later time is not in seconds, or damaged.
+pub const LATEST: f64 = 253_402_300_799.0;
 
 /// How far above 1 a share may be that was computed elsewhere.
 const ROUNDING: f64 = 1e-9;

@@ -16,7 +16,7 @@ mod number;
 mod read;
 mod write;
 
-pub use columns::Column;
+pub use columns::{Column, LATEST};
 pub(crate) use columns::{RowLookups, take};
 pub use read::{BadRow, Row, RowFault, TraceError, TraceReader};
 pub use write::Recorder;

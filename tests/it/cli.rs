@@ -156,11 +156,13 @@ fn backtest_says_what_its_arguments_lack_and_ends_with_2() {
     write(&two, &watching(&["one", "two"]));
     let two = two.display().to_string();
     let server = ["--prometheus.url", "http://127.0.0.1:1", "--start", "100"];
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 9] = [
         (&[], "<FILE|--prometheus.url <URL>>"),
         (&["trace.csv", "--prometheus.url", "http://h"], "cannot be used with"),
         (&server, "--end <T>"),
         (&[&server[..], &["--end", "tomorrow"]].concat(), "such as 2026-01-31T12:00:00Z"),
+        // Milliseconds.
+        (&[&server[..], &["--end", "1700000000000"]].concat(), "Unix seconds, 0 to 253402300799"),
         (
             &[&server[..], &["--end", "1970-01-01T00:01:40Z"]].concat(),
             "--end: must be after --start",
