@@ -32,6 +32,14 @@ pub enum DrillError {
     /// No way to the server of the drill, or it went away, or refused to do what the scenario needs.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A server on which no drill can be held.
+    #[error("the server at {address} is {what}; name a standalone server that takes writes")]
+    Unfit {
+        /// The server.
+        address: String,
+        /// What it is.
+        what: &'static str,
+    },
     /// Somebody else's data.
     #[error(
         "the server at {address} holds keys that no drill wrote; the drill would load it beside \

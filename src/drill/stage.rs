@@ -76,6 +76,10 @@ impl Stage {
         let run = format!("{:08x}", rand::random::<u32>());
         let store = Store::connect(&address, &run).await?;
         if let Target::Given { foreign, .. } = &options.target {
+            if let Some(what) = store.unfit().await? {
+                let address = address.address.to_string();
+                return Err(DrillError::Unfit { address, what });
+            }
             let refuse = *foreign == ForeignData::Refuse;
             let limits_memory = options.scenario == Scenario::Eviction;
             if (refuse || limits_memory) && store.holding().await? == Holding::Foreign {

@@ -495,6 +495,18 @@ fn a_server_with_other_data_is_refused() {
 }
 
 #[test]
+fn a_cluster_and_a_replica_are_refused() {
+    let cluster = Redis::start_with(&["--cluster-enabled", "yes"]);
+    let replica = Redis::start_with(&["--replicaof", "127.0.0.1 1"]);
+    for (redis, what) in [(&cluster, "a node of a Redis Cluster"), (&replica, "a replica")] {
+        let target = given(redis, ForeignData::Accept);
+        let error = run(Options { target, ..small(Scenario::Steady, "none") }).0.unwrap_err();
+        assert!(matches!(error, DrillError::Unfit { .. }), "{error}");
+        assert!(error.to_string().contains(what), "{error}");
+    }
+}
+
+#[test]
 fn leftovers_of_an_earlier_drill_are_not_foreign() {
     let redis = Redis::start();
     redis.cli(&["SET", "stampede-drill:0:item:1", "old"]);

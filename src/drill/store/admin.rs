@@ -41,6 +41,27 @@ impl Store {
         }
     }
 
+    /// What the server is, where a drill could not write or not clean up: in a cluster keys are
+    /// spread over servers, and a replica takes no writes.
+    ///
+    /// # Errors
+    /// When the server does not answer or refuses.
+    pub async fn unfit(&self) -> Result<Option<&'static str>, StoreError> {
+        let cluster = self.info("cluster").await?;
+        let replication = self.info("replication").await?;
+        let says = |section: &HashMap<String, String>, field: &str, value: &str| {
+            section.get(field).is_some_and(|text| text == value)
+        };
+        Ok(if says(&cluster, "cluster_enabled", "1") {
+            Some("a node of a Redis Cluster")
+        } else if says(&replication, "role", "slave") && !says(&replication, "slave_read_only", "0")
+        {
+            Some("a replica, which takes no writes")
+        } else {
+            None
+        })
+    }
+
     /// Whether the server holds keys that no drill wrote. Looks until it finds one.
     ///
     /// # Errors
