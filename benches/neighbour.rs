@@ -29,18 +29,18 @@ use support::{get, wait_for, wait_for_within};
 const SCRAPES: usize = 2000;
 /// Scrapes in one turn: enough that a turn does not measure what the other one left in the caches.
 const TURN: usize = 20;
+/// Keys of the server, each with an hour to live: as many as five minutes of sampling at the usual
+/// pace ask for.
+const KEYS: u64 = 30_000;
+/// The pace of the exporter whose sample is to be full, keys a second: half a minute for all of them.
+const FAST: u32 = 1000;
+/// Polls after which a full sample has been looked at more than once.
+const LOOKS: u64 = 12;
 /// Polls over which the server's own time is measured.
 const POLLS: u64 = 30;
 
 fn main() {
-    let redis = Redis::start();
-    for i in 0..10_000 {
-        if i % 1000 == 0 {
-            let script =
-                "for i = ARGV[1], ARGV[1] + 999 do redis.call('SET', 'k:' .. i, i, 'EX', 3600) end";
-            redis.cli(&["EVAL", script, "0", &i.to_string()]);
-        }
-    }
+    let redis = filled();
 
     let ours = Exporter::start(&["--redis.addr", &redis.url()]);
     let theirs = Neighbour::start(&redis);
@@ -78,14 +78,13 @@ fn main() {
         let ratio = b.as_secs_f64() / a.as_secs_f64();
         println!("{name:<34} {a:>14.1?} {b:>24.1?}   {ratio:.1} times");
     }
-    let (a, b) = (resident(ours.pid()), resident(theirs.child.id()));
-    println!(
-        "{:<34} {:>11} kB {:>21} kB   {:.2} of it",
-        "resident memory",
-        a,
-        b,
-        a as f64 / b as f64
-    );
+    let their_memory = resident(theirs.child.id());
+    let tell = |name: &str, ours: u64| {
+        let ratio = ours as f64 / their_memory as f64;
+        println!("{name:<34} {ours:>11} kB {their_memory:>21} kB   {ratio:.2} of it");
+    };
+    tell("resident memory", resident(ours.pid()));
+    tell("the same, 30,000 keys sampled", resident_when_full());
     drop(theirs);
 
     println!("clients of the server: {}", connections(&redis));
@@ -112,6 +111,39 @@ fn main() {
         "stampede_redis_keyspace_hits_total{{cache=\"default\",node=\"{node}\"}}"
     ));
     println!("exported hits while nobody else talks to the server: {hits:?}");
+}
+
+/// A server with its keys.
+fn filled() -> Redis {
+    let redis = Redis::start();
+    let fill = "for i = ARGV[1], ARGV[1] + 999 do redis.call('SET', 'k:' .. i, i, 'EX', 3600) end";
+    for i in (0..KEYS).step_by(1000) {
+        redis.cli(&["EVAL", fill, "0", &i.to_string()]);
+    }
+    redis
+}
+
+/// Resident memory of an exporter that has sampled every key and gone on for a while, scraped each time
+/// that it is asked how far it is. It has a server of its own: the two would count each other's
+/// lookups.
+fn resident_when_full() -> u64 {
+    let redis = filled();
+    let exporter = Exporter::start_configured(&format!(
+        "caches:\n  - name: c\n    redis: {{ addr: \"{}\" }}\n    ttl: {{ keys_per_second: {FAST} }}\n",
+        redis.url()
+    ));
+    let of = |name: &str| exporter.metric(&format!("{name}{{cache=\"c\"}}"));
+    let (mut scraper, patience) = (Scraper::connect(exporter.port), Duration::from_secs(120));
+    wait_for_within(patience, "a full sample", || {
+        scraper.scrape();
+        of("stampede_ttl_sample_keys").filter(|keys| *keys >= KEYS as f64)
+    });
+    let polls = of("stampede_redis_polls_total").expect("polls are counted");
+    wait_for_within(patience, "some looks at it", || {
+        scraper.scrape();
+        of("stampede_redis_polls_total").filter(|now| *now >= polls + LOOKS as f64)
+    });
+    resident(exporter.pid())
 }
 
 /// A kept connection. It does as little as a client can, for it is measured too.

@@ -16,7 +16,7 @@ use super::mass::{Mass, Part, Sum};
 use super::{ALL_GROUP, DUE_WINDOWS, Estimate, Forecast, GroupTtl, TTL_BOUNDS, TtlPicture, Wave};
 
 /// A look holds for so long at most, seconds.
-pub(super) const HOLDS: f64 = 5.0;
+const HOLDS: f64 = 5.0;
 
 /// It holds while less than this share of the sample has come, gone or passed since: a key that was
 /// asked again has both come and gone.
@@ -26,7 +26,7 @@ const CHANGED: f64 = 0.04;
 const SPACE_CHANGED: f64 = 0.02;
 
 /// Room for parts that is not given back after a look.
-const KEPT_ROOM: usize = 4096;
+const KEPT_ROOM: usize = 1024;
 
 /// What was seen in one look.
 #[derive(Debug, Clone)]

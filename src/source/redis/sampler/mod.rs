@@ -43,8 +43,8 @@ use crate::signal::culprits::{Culprit, Neighbours};
 use crate::signal::ttl::{Estimator, Groups, Rounds, Seen, TtlPicture};
 use crate::snapshot::SamplerTotals;
 
-/// Keys in one pipeline at an ordinary pace: some 75 µs of the server's time, two polls' worth. Each
-/// pipeline wakes both processes up, which costs more than its keys do.
+/// Keys in one pipeline at an ordinary pace: about 100 µs of the server's time, three polls'
+/// worth. Each one wakes both processes up, which costs more than its keys do.
 const SLICE_KEYS: f64 = 50.0;
 
 /// The longest time one pipeline may take. Longer than that the server has other worries.
