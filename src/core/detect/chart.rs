@@ -309,8 +309,8 @@ impl<'a> Normal<'a> {
     /// How much of the least effect is there; 1 is enough.
     ///
     /// What is seen is the effect plus scatter, and of the many stretches in the longest one some
-    /// show more than there is: of n the highest is about `sqrt(ln n)` standard deviations up, as
-    /// neighbours are much alike. That comes on top of the least effect, so that a rise just below it stays silent.
+    /// show more than there is: the largest of n scatters by about `sqrt(2 ln n)` standard
+    /// deviations. That comes on top of the least effect, so that a rise just below it stays silent.
     /// A witness makes this unnecessary.
     fn effect(&self, stretch: &Rung, strength: f64, lines: &Lines, thresholds: &Thresholds) -> f64 {
         let excess = self.excess(stretch);
@@ -321,7 +321,7 @@ impl<'a> Normal<'a> {
             let usual = self.per_lookup * stretch.lookups;
             let count = if self.high { usual - least } else { usual + least };
             let stretches = (thresholds.longest_window / stretch.seconds).max(1.0);
-            (stretches.ln() * self.level.dispersion() * count).sqrt()
+            (2.0 * stretches.ln() * self.level.dispersion() * count).sqrt()
         };
         (excess / (least + margin)).min(excess / thresholds.least_excess)
     }

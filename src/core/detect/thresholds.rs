@@ -127,8 +127,9 @@ thresholds! {
     /// Where few misses are expected, chance alone makes a multiple of them, and only the evidence
     /// tells it from a stampede; where many are, the least effect does as well. So false alarms of
     /// such stretches are held to be rarer in proportion: twice as rare at this many. Without it
-    /// there are some in a month at one miss in two seconds, with it less than one in five months.
-    scarce_misses: Count, 30.0, 0.0..=1e6,
+    /// there are one or two in a month at one miss in two seconds, with it one in some months. Twice
+    /// as many would cost a tenth of the rises to 2.2 times that are found there.
+    scarce_misses: Count, 60.0, 0.0..=1e6,
         "Misses to be expected in a stretch below which false alarms are held to be rarer.";
     /// Small and slow stampedes need long windows: at 50 lookups a second a rise from 2 % to 4 %
     /// needs one minute by any method.
