@@ -49,7 +49,8 @@ pub(super) struct Look {
 }
 
 impl Look {
-    /// Room for parts is taken over from the look `before`; so are the waves that are announced.
+    /// Takes a look; the room for parts is that of the look `before`. What has been `announced` is
+    /// judged again.
     pub(super) fn take(
         now: f64,
         sample: &Deadlines,

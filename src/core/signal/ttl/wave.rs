@@ -133,9 +133,9 @@ fn pass<T>(things: &[T], at: impl Fn(&T) -> f64 + Copy, level: f64) -> Vec<Candi
         for (first, thing) in things.iter().enumerate() {
             let start = at(thing);
             let Some(to) = sides.end_at(things, at, start + width) else { continue };
-            // Most windows of an even stretch end here.
+            // Most windows of an even stretch are settled here.
             let count = sides.end - first;
-            let too_many = sides.end + (count as u32 as f64 * most_near) as u32 as usize;
+            let too_many = sides.end + (count as f64 * most_near) as usize;
             let too_dense = || things.get(too_many).is_some_and(|t| at(t) <= start + width + near);
             if count < MIN_COUNT || too_dense() {
                 continue;
