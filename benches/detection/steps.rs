@@ -103,6 +103,8 @@ pub fn table(arguments: &Arguments) {
         "\n# Step of the miss ratio from 2 % for two minutes, no witness: found of {}, median delay\n",
         runs(arguments)
     );
+    let least = (0.02 * arguments.thresholds.rise).max(0.02 + arguments.thresholds.rise_points);
+    println!("A rise to less than {:.1} % is no stampede by definition.\n", 100.0 * least);
     let places: Vec<(f64, f64, u64)> = RATES
         .into_iter()
         .flat_map(|rate| TARGETS.map(|target| (rate, target)))
