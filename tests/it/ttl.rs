@@ -485,6 +485,25 @@ fn watched_keys_are_asked_at_every_poll() {
     watch.until("another poll", |node, _| own_only(node));
 }
 
+/// Who may not list keys may still ask for those that are known by name, at every poll.
+#[test]
+fn watched_keys_are_asked_where_no_others_can_be_found() {
+    let redis = Redis::start();
+    redis.cli(&["SET", "page:front", "v", "EX", "100"]);
+    redis.cli(&["ACL", "SETUSER", "default", "-scan", "-randomkey"]);
+    let watch = vec![TtlWatch { name: "front".into(), key: "page:front".into() }];
+    let mut watch = Watch::with(redis.port, &TtlConfig { watch, ..TtlConfig::default() });
+    watch.until("a refusal", |node, _| allowed(node, "randomkey") == Some(false));
+    let mut asked = 0;
+    watch.until("five polls with an answer", |_, p| {
+        assert!(p.sampler_lookups > asked && p.watched[0].state.is_some(), "{p:?}");
+        asked = p.sampler_lookups;
+        asked > 5
+    });
+    redis.cli(&["ACL", "SETUSER", "default", "-pttl"]);
+    watch.until("nothing of what was known", |_, p| p.watched.is_empty());
+}
+
 /// At 2000 keys a second a server needs some thousandths of a core; it is given a ten-thousandth. The
 /// server's own books say what it took, several times the budget at most on a machine that is busy.
 #[test]

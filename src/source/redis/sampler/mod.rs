@@ -75,8 +75,10 @@ pub struct Sampler {
     counts_use: bool,
     /// When that is asked again after it was refused, Unix seconds.
     use_again: f64,
-    /// Nothing is asked before this time, Unix seconds.
+    /// Nothing is asked before this time, Unix seconds ...
     paused_until: f64,
+    /// ... and nothing but the watch list before this one.
+    fetched_again: f64,
     next: Option<Instant>,
     lookups: u64,
     /// Keys that the server refused to look up or answered oddly.
@@ -101,6 +103,7 @@ impl Sampler {
             counts_use: false,
             use_again: 0.0,
             paused_until: 0.0,
+            fetched_again: 0.0,
             next: None,
             lookups: 0,
             odd: 0,
@@ -131,7 +134,7 @@ impl Sampler {
             sleep_until(start).await;
             self.next = Some(start + keys.interval);
             let now = self.clock.now();
-            if now < self.paused_until {
+            if now < self.paused_until.max(self.fetched_again) {
                 continue;
             }
             let Some(slice) = self.slice(now, keys.count) else { continue };
@@ -243,9 +246,12 @@ impl Sampler {
 
     /// Asks for the keys of the watch list; `false` when the connection is lost.
     async fn ask_watched(&mut self, node: &mut Node, until: Instant) -> bool {
+        if self.watch.is_empty() || Instant::now() + self.pace.room() > until {
+            return true;
+        }
         let loading = node.info().is_none_or(|info| info.loading == Some(true));
-        let late = Instant::now() + self.pace.room() > until;
-        if self.watch.is_empty() || loading || late || self.clock.now() < self.paused_until {
+        if loading || self.clock.now() < self.paused_until {
+            self.watch.forget();
             return true;
         }
         let Some((answers, at)) = self.exchange(node, &self.watch.pipeline()).await else {
@@ -410,7 +416,8 @@ impl Sampler {
         match command {
             Command::Scan => self.course.leave_scan(again),
             Command::ObjectFreq => self.use_again = again,
-            Command::RandomKey | Command::Pttl | Command::Select => self.paused_until = again,
+            Command::RandomKey | Command::Select => self.fetched_again = again,
+            Command::Pttl => self.paused_until = again,
         }
     }
 }
