@@ -7,9 +7,10 @@
 //! that may be a stampede. (PromQL's `increase()` misses that first value.)
 //!
 //! What cannot have happened since the last page is not counted: when the page comes from another
-//! process (`process_start_time_seconds` says so, or a series that is back where it fell from), or when a restarted or newborn series is larger
-//! than [`BELIEVABLE_RATE`](super::series::BELIEVABLE_RATE) allows, the poll is unknown. A short
-//! gap is better than a spike.
+//! process (`process_start_time_seconds` says so, or a series that is back where it fell from), or
+//! when a restarted or newborn series is larger than
+//! [`BELIEVABLE_RATE`](super::series::BELIEVABLE_RATE) allows, the poll is unknown. A short gap is
+//! better than a spike.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
