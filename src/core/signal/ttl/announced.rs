@@ -63,11 +63,9 @@ pub(super) fn level(groups: usize) -> f64 {
 }
 
 /// Where sorted parts pile up, beyond the level, so far as to keep a wave that is announced.
-pub(super) fn stretches(parts: &mut [Part], level: f64) -> Vec<Span> {
-    let seen = wave::to_front(parts, |part| part.seen);
-    let found = wave::scan(seen, Part::left, level * STAYING);
-    parts.sort_unstable_by_key(Part::by_left);
-    found
+pub(super) fn stretches(parts: &[Part], level: f64) -> Vec<Span> {
+    let seen = parts.iter().filter(|part| part.seen);
+    wave::scan(seen.map(|part| part.left).collect(), level * STAYING)
 }
 
 /// The waves of one view with their sizes; they are `announced` from now on.

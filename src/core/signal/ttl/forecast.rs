@@ -124,7 +124,7 @@ fn mean_rate(parts: &[Part]) -> Option<MeanRate> {
             continue;
         }
         let horizon = part.left().max(MIN_HORIZON);
-        if highest.is_none_or(|h| keys / horizon > h.keys) {
+        if highest.is_none_or(|h| keys > h.keys * horizon) {
             highest = Some(MeanRate { keys: keys / horizon, sampled: sampled / horizon });
         }
     }

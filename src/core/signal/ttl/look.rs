@@ -16,11 +16,11 @@ use super::mass::{Mass, Part, Sum};
 use super::{ALL_GROUP, DUE_WINDOWS, Estimate, Forecast, GroupTtl, TTL_BOUNDS, TtlPicture, Wave};
 
 /// A look holds for so long at most, seconds.
-const HOLDS: f64 = 5.0;
+const HOLDS: f64 = 10.0;
 
 /// It holds while less than this share of the sample has come, gone or passed since: a key that was
 /// asked again has both come and gone.
-const CHANGED: f64 = 0.04;
+const CHANGED: f64 = 0.08;
 
 /// And while the key space has changed by less than this share.
 const SPACE_CHANGED: f64 = 0.02;
@@ -77,7 +77,7 @@ impl Look {
         let (mut found, mut start, mut last) = (Vec::new(), 0, Forecast::default());
         for ((place, name), without) in (0..).zip(groups).zip(&mass.without_ttl) {
             let end = parts.partition_point(|part| part.group <= place);
-            let of_group = parts.get_mut(start..end).unwrap_or_default();
+            let of_group = parts.get(start..end).unwrap_or_default();
             start = end;
             found = stretches(of_group, level);
             let (name, row) = (Arc::clone(name), Row::of(of_group));
@@ -95,7 +95,7 @@ impl Look {
         let several = groups.len() > 1;
         if several {
             parts.sort_unstable_by_key(Part::by_left);
-            found = stretches(&mut parts, level);
+            found = stretches(&parts, level);
         }
         let row = Row::of(&parts);
         let view = View { name: Arc::from(ALL_GROUP), group: None, row, found: &found };

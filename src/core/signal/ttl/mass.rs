@@ -28,7 +28,7 @@ const MOST_COUNTED: f64 = 0.9;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Part {
     /// Seconds until the deadline, above zero. Seven digits are what a record keeps.
-    left: f32,
+    pub(super) left: f32,
     /// Keys of the space that it stands for. Seven digits are enough for one of thousands; they
     /// are added up in twice as many.
     keys: f32,

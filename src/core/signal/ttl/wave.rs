@@ -47,34 +47,21 @@ pub(super) struct Span {
 }
 
 /// Finds the stretches that stand out with a chance of at most `level`, in order of time, among
-/// things that are sorted by `at`: seconds from now, all positive. It leaves them in another order.
-pub(super) fn scan<T>(things: &mut [T], at: impl Fn(&T) -> f64 + Copy, level: f64) -> Vec<Span> {
+/// sorted `times`: seconds from now, all positive.
+pub(super) fn scan(mut times: Vec<f32>, level: f64) -> Vec<Span> {
     let mut found: Vec<Span> = Vec::new();
-    let mut rest = things;
     for _ in 0..PASSES {
-        let mut new = pass(rest, at, level);
+        let mut new = pass(&times, level);
         if new.is_empty() {
             break;
         }
-        rest = flatten(rest, &mut new);
+        flatten(&mut times, &mut new);
         found.extend(new.iter().map(|candidate| candidate.span));
     }
     found.sort_by(|a, b| a.chance.total_cmp(&b.chance));
     found.truncate(MAX_WAVES);
     found.sort_by(|a, b| a.from.total_cmp(&b.from));
     join(found)
-}
-
-/// Moves what is to stay to the front, in its order, and gives it; the others follow in any order.
-pub(super) fn to_front<T>(things: &mut [T], mut stays: impl FnMut(&T) -> bool) -> &mut [T] {
-    let mut staying = 0;
-    for place in 0..things.len() {
-        if things.get(place).is_some_and(&mut stays) {
-            things.swap(staying, place);
-            staying += 1;
-        }
-    }
-    things.get_mut(..staying).unwrap_or_default()
 }
 
 /// Sampled keys that a wave of one second must have on average to stand out in 9 of 10 samples,
@@ -121,26 +108,27 @@ impl Candidate {
 }
 
 /// One search: the strongest windows that do not overlap.
-fn pass<T>(things: &[T], at: impl Fn(&T) -> f64 + Copy, level: f64) -> Vec<Candidate> {
+fn pass(times: &[f32], level: f64) -> Vec<Candidate> {
     let mut candidates: Vec<Candidate> = Vec::new();
-    let tests = (things.len() * WINDOWS.len()) as f64;
+    let tests = (times.len() * WINDOWS.len()) as f64;
     for width in WINDOWS {
         let mut sides = Sides::default();
         // So many deadlines right after a window for each of its own are too many.
         let near = near(width);
         let most_near = near / (MIN_RATIO * width);
         let from = candidates.len();
-        for (first, thing) in things.iter().enumerate() {
-            let start = at(thing);
-            let Some(to) = sides.end_at(things, at, start + width) else { continue };
+        for (first, start) in times.iter().enumerate() {
+            let start = f64::from(*start);
+            let Some(to) = sides.end_at(times, start + width) else { continue };
             // Most windows of an even stretch are settled here.
             let count = sides.end - first;
             let too_many = sides.end + (count as f64 * most_near) as usize;
-            let too_dense = || things.get(too_many).is_some_and(|t| at(t) <= start + width + near);
+            let dense = start + width + near;
+            let too_dense = || times.get(too_many).is_some_and(|time| f64::from(*time) <= dense);
             if count < MIN_COUNT || too_dense() {
                 continue;
             }
-            sides.advance(things, at, start, width);
+            sides.advance(times, start, width);
             let last = candidates.get(from..).and_then(<[Candidate]>::last);
             if last.is_some_and(|last| last.beats(first, start, &sides)) {
                 continue;
@@ -194,30 +182,25 @@ struct Sides {
 
 impl Sides {
     /// Ends the window, and gives the last time in it.
-    fn end_at<T>(
-        &mut self,
-        things: &[T],
-        at: impl Fn(&T) -> f64 + Copy,
-        until: f64,
-    ) -> Option<f64> {
-        skip(things, &mut self.end, 0, |thing| at(thing) <= until);
-        things.get(self.end.checked_sub(1)?).map(at)
+    fn end_at(&mut self, times: &[f32], until: f64) -> Option<f64> {
+        skip(times, &mut self.end, 0, |time| time <= until);
+        times.get(self.end.checked_sub(1)?).copied().map(f64::from)
     }
 
     /// Moves the sides to where the window is.
-    fn advance<T>(&mut self, things: &[T], at: impl Fn(&T) -> f64 + Copy, start: f64, width: f64) {
+    fn advance(&mut self, times: &[f32], start: f64, width: f64) {
         let near = near(width);
-        skip(things, &mut self.before, 0, |thing| at(thing) < start - SIDE);
-        skip(things, &mut self.near_before, 0, |thing| at(thing) < start - near);
-        skip(things, &mut self.near_after, self.end, |thing| at(thing) <= start + width + near);
-        skip(things, &mut self.after, self.end, |thing| at(thing) <= start + width + SIDE);
+        skip(times, &mut self.before, 0, |time| time < start - SIDE);
+        skip(times, &mut self.near_before, 0, |time| time < start - near);
+        skip(times, &mut self.near_after, self.end, |time| time <= start + width + near);
+        skip(times, &mut self.after, self.end, |time| time <= start + width + SIDE);
     }
 }
 
 /// Moves a place on over what is still before it.
-fn skip<T>(things: &[T], place: &mut usize, least: usize, before: impl Fn(&T) -> bool) {
+fn skip(times: &[f32], place: &mut usize, least: usize, before: impl Fn(f64) -> bool) {
     *place = (*place).max(least);
-    while things.get(*place).is_some_and(&before) {
+    while times.get(*place).is_some_and(|time| before(f64::from(*time))) {
         *place += 1;
     }
 }
@@ -279,11 +262,11 @@ fn strength(count: f64, side: f64, share: f64) -> f64 {
 
 /// Thins each found window to what its sides hold, so that it neither hides its neighbours nor
 /// leaves a hole that makes them stand out.
-fn flatten<'a, T>(things: &'a mut [T], found: &mut [Candidate]) -> &'a mut [T] {
+fn flatten(times: &mut Vec<f32>, found: &mut [Candidate]) {
     found.sort_by_key(|c| c.first);
     let mut windows = found.iter().peekable();
     let mut places = 0..;
-    to_front(things, |_| {
+    times.retain(|_| {
         let place: usize = places.next().unwrap_or_default();
         while windows.next_if(|c| c.end <= place).is_some() {}
         windows.peek().is_none_or(|c| {
@@ -291,7 +274,7 @@ fn flatten<'a, T>(things: &'a mut [T], found: &mut [Candidate]) -> &'a mut [T] {
             let Some(nth) = place.checked_sub(c.first).map(|nth| nth as f64) else { return true };
             ((nth + 1.0) * step).floor() > (nth * step).floor()
         })
-    })
+    });
 }
 
 /// Stretches that are no further apart than one of them is wide are one wave: what is wider than a
@@ -323,8 +306,8 @@ mod tests {
 
     use super::*;
 
-    fn scan(mut times: Vec<f64>, level: f64) -> Vec<Span> {
-        super::scan(&mut times, |time| *time, level)
+    fn scan(times: Vec<f64>, level: f64) -> Vec<Span> {
+        super::scan(times.into_iter().map(|time| time as f32).collect(), level)
     }
 
     /// `n` deadlines spread evenly over an hour, with `count` more within `width` at half an hour.
@@ -411,14 +394,15 @@ mod tests {
     }
 
     /// Every window judged by plain counting.
-    fn plain_pass(times: &[f64], level: f64) -> Vec<Candidate> {
+    fn plain_pass(times: &[f32], level: f64) -> Vec<Candidate> {
         let mut candidates = Vec::new();
         let tests = (times.len() * WINDOWS.len()) as f64;
-        let up_to = |time: f64| times.iter().filter(|t| **t <= time).count();
-        let before = |time: f64| times.iter().filter(|t| **t < time).count();
+        let up_to = |time: f64| times.iter().filter(|t| f64::from(**t) <= time).count();
+        let before = |time: f64| times.iter().filter(|t| f64::from(**t) < time).count();
         for width in WINDOWS {
             let from = candidates.len();
-            for (first, &start) in times.iter().enumerate() {
+            for (first, start) in times.iter().enumerate() {
+                let start = f64::from(*start);
                 let sides = Sides {
                     before: before(start - SIDE),
                     near_before: before(start - near(width)),
@@ -426,7 +410,7 @@ mod tests {
                     near_after: up_to(start + width + near(width)),
                     after: up_to(start + width + SIDE),
                 };
-                let ends = (start, times[sides.end - 1]);
+                let ends = (start, f64::from(times[sides.end - 1]));
                 if let Some(found) = judge(ends, first, &sides, width, tests, level) {
                     keep_stronger(&mut candidates, from, found);
                 }
@@ -443,17 +427,17 @@ mod tests {
         for seed in 0..60 {
             let mut rng = SmallRng::seed_from_u64(seed);
             let reach = rng.random_range(20.0..1000.0);
-            let mut times: Vec<f64> = (0..300).map(|_| rng.random_range(0.01..reach)).collect();
+            let mut times: Vec<f32> = (0..300).map(|_| rng.random_range(0.01..reach)).collect();
             for _ in 0..rng.random_range(0..4) {
                 let (at, width) = (rng.random_range(0.01..reach), rng.random_range(0.1..40.0));
                 let keys = rng.random_range(1..100);
                 times.extend((0..keys).map(|_| at + rng.random_range(0.0..width)));
             }
-            times.sort_by(f64::total_cmp);
+            times.sort_by(f32::total_cmp);
             let told = |found: Vec<Candidate>| -> Vec<(usize, usize, u64)> {
                 found.iter().map(|c| (c.first, c.end, c.strength.to_bits())).collect()
             };
-            let searched = told(pass(&times, |time| *time, 1e-2));
+            let searched = told(pass(&times, 1e-2));
             found += searched.len();
             assert_eq!(searched, told(plain_pass(&times, 1e-2)), "seed {seed}");
         }
