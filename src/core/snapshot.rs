@@ -131,11 +131,20 @@ pub struct NodeState {
     /// The memory limit in bytes; `None` when there is none or the server does not say.
     pub memory_limit: Option<f64>,
     /// Counter resets seen, by reason, every reason there from the start.
-    pub resets: Vec<(&'static str, u64)>,
+    pub resets: Vec<(&'static str, Resets)>,
     /// Which commands the server lets us use.
     pub capabilities: Vec<(&'static str, bool)>,
     /// INFO fields that are missing or could not be read, so far.
     pub info_problems: Vec<(&'static str, u64)>,
+}
+
+/// How often a server's counters began anew.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Resets {
+    /// Times since the first poll.
+    pub count: u64,
+    /// The last time, Unix seconds of the poll that saw it.
+    pub last: Option<f64>,
 }
 
 /// Counters that survive resets, without our own sampler's lookups.

@@ -329,7 +329,7 @@ fn node(node: &NodeState) -> NodeJson<'_> {
         misses: node.totals.misses,
         expired_keys: node.totals.expired,
         evicted_keys: node.totals.evicted,
-        counter_resets: node.resets.iter().copied().collect(),
+        counter_resets: node.resets.iter().map(|(reason, r)| (*reason, r.count)).collect(),
         capabilities: node.capabilities.iter().copied().collect(),
     }
 }

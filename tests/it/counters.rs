@@ -79,7 +79,7 @@ fn lookups(counters: &NodeCounters) -> (f64, f64) {
 }
 
 fn resets(counters: &NodeCounters) -> [u64; 4] {
-    ResetReason::ALL.map(|reason| counters.resets(reason))
+    ResetReason::ALL.map(|reason| counters.resets(reason).count)
 }
 
 #[test]
@@ -117,6 +117,10 @@ fn a_restart_starts_at_zero() {
     assert_eq!(lookups(&counters), (30.0, 20.0));
     assert_eq!((counters.totals().expired, counters.interval()), (1.0, Interval::Counted));
     assert_eq!(resets(&counters), [1, 0, 0, 0]);
+    let last = |counters: &NodeCounters| ResetReason::ALL.map(|r| counters.resets(r).last);
+    assert_eq!(last(&counters), [Some(1.0), None, None, None]);
+    let again = Says { run_id: 3, ..new };
+    assert_eq!(last(&after(&[OLD, new, new.later(1, 1), again])), [Some(3.0), None, None, None]);
     // A server that does not tell its run_id shows it by its uptime.
     let [old, new] = [OLD, new].map(|says| Says { run_id: 0, ..says });
     assert_eq!(resets(&after(&[old, new])), [1, 0, 0, 0]);

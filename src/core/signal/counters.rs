@@ -10,7 +10,7 @@ mod change;
 use std::collections::VecDeque;
 
 use crate::reading::info::Info;
-use crate::snapshot::NodeTotals;
+use crate::snapshot::{NodeTotals, Resets};
 
 use change::{Change, Pace, Seen};
 
@@ -83,7 +83,7 @@ pub struct NodeCounters {
     /// When another process took this one's place, Unix seconds; `None` while the one that is known
     /// from before answers.
     took_over: Option<f64>,
-    resets: [u64; ResetReason::ALL.len()],
+    resets: [Resets; ResetReason::ALL.len()],
     interval: Interval,
     before: Option<Seen>,
     /// The processes that have answered, newest last. A process that was seen before did not just
@@ -174,25 +174,28 @@ impl NodeCounters {
         self.interval
     }
 
-    /// How often a reset was seen.
-    pub fn resets(&self, reason: ResetReason) -> u64 {
+    /// How often counters began anew for this reason, and when last.
+    pub fn resets(&self, reason: ResetReason) -> Resets {
         self.resets[reason as usize]
     }
 
-    fn count_reset(&mut self, reason: ResetReason) {
-        self.resets[reason as usize] += 1;
+    fn count_reset(&mut self, reason: ResetReason, at: f64) {
+        let resets = &mut self.resets[reason as usize];
+        *resets = Resets { count: resets.count + 1, last: Some(at) };
     }
 
     fn add(&mut self, before: &Seen, now: &Seen, change: Change, uncertain: bool) -> Interval {
         match change {
             Change::None => {}
-            Change::Restart => self.count_reset(ResetReason::Restart),
-            Change::Reset { .. } | Change::OldReset => self.count_reset(ResetReason::Resetstat),
-            Change::Node => self.count_reset(ResetReason::NodeChange),
+            Change::Restart => self.count_reset(ResetReason::Restart, now.at),
+            Change::Reset { .. } | Change::OldReset => {
+                self.count_reset(ResetReason::Resetstat, now.at);
+            }
+            Change::Node => self.count_reset(ResetReason::NodeChange, now.at),
         }
         let roles = before.role.as_ref().zip(now.role.as_ref());
         if change.keeps_process() && roles.is_some_and(|(old, new)| old != new) {
-            self.count_reset(ResetReason::RoleChange);
+            self.count_reset(ResetReason::RoleChange, now.at);
         }
         let (old, new) = (&before.counters, &now.counters);
         // A process that started after our last poll has seen none of our earlier commands.

@@ -80,9 +80,16 @@ pub(super) const ROWS: &[Row] = &[
         "The server's memory limit, at which it evicts keys or refuses writes. Absent without a limit.",
         Origin::Node(|node, out| if node.up { out.add(&[], node.memory_limit) })),
     counter("stampede_redis_counter_resets_total", &["cache", "node", "reason"],
-        "Times the server's counters began anew, by reason.",
-        Origin::Node(|node, out| for (reason, n) in &node.resets {
-            out.add(&[reason], count(*n));
+        "Times the server's counters began anew, by reason, since the exporter started. A reason is there from its first time on; for when it was, see stampede_redis_reset_timestamp_seconds.",
+        Origin::Node(|node, out| for (reason, resets) in &node.resets {
+            if resets.count > 0 {
+                out.add(&[reason], count(resets.count));
+            }
+        })),
+    gauge("stampede_redis_reset_timestamp_seconds", &["cache", "node", "reason"],
+        "When the server's counters last began anew, by reason, in Unix seconds; 0 while they have not since the exporter started.",
+        Origin::Node(|node, out| for (reason, resets) in &node.resets {
+            out.add(&[reason], Some(resets.last.unwrap_or(0.0)));
         })),
     counter("stampede_info_problems_total", &["cache", "node", "kind"],
         "Fields of INFO that were missing or could not be read, by kind. Each costs that field only.",

@@ -253,7 +253,7 @@ impl Node {
     }
 
     fn warn_of_many(&mut self) {
-        let changes = self.counters.resets(ResetReason::NodeChange);
+        let changes = self.counters.resets(ResetReason::NodeChange).count;
         if changes >= NODE_CHANGES_TO_WARN && !self.warned_of_many {
             self.warned_of_many = true;
             tracing::warn!(

@@ -11,6 +11,7 @@ use stampede_exporter::config::{RedisAddress, RedisConfig};
 use stampede_exporter::one_line::one_line;
 use stampede_exporter::reading::Reach;
 use stampede_exporter::signal::counters::{Interval, OwnLookups, ResetReason};
+use stampede_exporter::snapshot::Resets;
 use stampede_exporter::source::redis::{Node, PollErrorKind};
 
 use crate::support::PATIENCE;
@@ -38,7 +39,7 @@ async fn failure(config: &RedisConfig) -> (PollErrorKind, String) {
 }
 
 fn resets(node: &Node) -> [u64; 4] {
-    ResetReason::ALL.map(|reason| node.counters().resets(reason))
+    ResetReason::ALL.map(|reason| node.counters().resets(reason).count)
 }
 
 fn lookups(node: &Node) -> (f64, f64) {
@@ -68,9 +69,10 @@ async fn counts_what_happens_after_the_first_poll() {
     assert_eq!(state.role.as_deref(), Some("master"));
     assert_eq!(state.mode.as_deref(), Some("standalone"));
     assert_eq!(state.capabilities, [("info", true)]);
+    let none = Resets::default();
     assert_eq!(
         state.resets,
-        [("restart", 0), ("resetstat", 0), ("node_change", 0), ("role_change", 0)]
+        [("restart", none), ("resetstat", none), ("node_change", none), ("role_change", none)]
     );
     assert!(state.info_problems.iter().all(|(_, n)| *n == 0), "{:?}", state.info_problems);
     assert!(state.memory_used.is_some_and(|bytes| bytes > 0.0));

@@ -12,7 +12,7 @@ use stampede_exporter::signal::ttl::{
 };
 use stampede_exporter::signal::window::Signals;
 use stampede_exporter::snapshot::{
-    AppState, AppTotals, Histogram, NodeState, NodeTotals, SamplerTotals, Snapshot,
+    AppState, AppTotals, Histogram, NodeState, NodeTotals, Resets, SamplerTotals, Snapshot,
 };
 
 /// A cache name with all that a page has to escape.
@@ -175,7 +175,12 @@ fn node(name: &str, up: bool) -> NodeState {
         keys: Some(50_000.0),
         memory_used: Some(900e6),
         memory_limit: Some(1e9),
-        resets: vec![("restart", 1), ("resetstat", 0), ("node_change", 0), ("role_change", 0)],
+        resets: vec![
+            ("restart", Resets { count: 1, last: Some(NOON - 7200.0) }),
+            ("resetstat", Resets::default()),
+            ("node_change", Resets::default()),
+            ("role_change", Resets::default()),
+        ],
         capabilities: vec![("scan", true), ("config_get", false)],
         info_problems: vec![("missing", 0), ("unreadable", 2)],
         ..NodeState::default()
