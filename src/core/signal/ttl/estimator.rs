@@ -475,7 +475,7 @@ mod tests {
             let left = f64::from(i) + 0.75;
             e.draw(NOW, 0, format!("k{i}").as_bytes(), Seen::with(Some(left)));
         }
-        for second in 0..10 {
+        for second in 0..20 {
             let p = e.picture(NOW + f64::from(second));
             assert_eq!(e.look.as_ref().map(|look| look.time), Some(NOW));
             assert_eq!(p.due.map(|due| due.value.round()), [1.0, 10.0, 60.0, 300.0]);
@@ -484,9 +484,9 @@ mod tests {
         }
         // Half of the space is gone: that is another picture.
         let mut half = e.clone();
-        half.observe_spaces(NOW + 9.5, &space(500.0, 500.0));
-        assert_eq!(half.picture(NOW + 9.5).keys, 500.0);
-        e.picture(NOW + 10.0);
-        assert_eq!(e.look.as_ref().map(|look| look.time), Some(NOW + 10.0));
+        half.observe_spaces(NOW + 19.5, &space(500.0, 500.0));
+        assert_eq!(half.picture(NOW + 19.5).keys, 500.0);
+        e.picture(NOW + 20.0);
+        assert_eq!(e.look.as_ref().map(|look| look.time), Some(NOW + 20.0));
     }
 }

@@ -16,7 +16,7 @@ use super::mass::{Mass, Part, Sum};
 use super::{ALL_GROUP, DUE_WINDOWS, Estimate, Forecast, GroupTtl, TTL_BOUNDS, TtlPicture, Wave};
 
 /// A look holds for so long at most, seconds.
-const HOLDS: f64 = 10.0;
+const HOLDS: f64 = 20.0;
 
 /// It holds while less than this share of the sample has come, gone or passed since: a key that was
 /// asked again has both come and gone.

@@ -55,7 +55,7 @@ pub const ALL_GROUP: &str = "all";
 
 /// The picture of one cache's deadlines at one instant, scaled to the whole key space. What is due, how
 /// far off things are and which waves are still to come holds for that instant; the rest is from the
-/// last look at the whole sample, at most ten seconds and a twelfth of the sample before (`look.rs`).
+/// last look at the whole sample, at most 20 seconds and a twelfth of the sample before (`look.rs`).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TtlPicture {
     /// Unix seconds for which the picture holds.

@@ -1,6 +1,6 @@
 //! One pipeline of the sampler, and what its answers mean.
 
-use redis::{Pipeline, ServerError, ServerErrorKind, Value, cmd};
+use redis::{Pipeline, ServerError, ServerErrorKind, Value};
 
 /// A command of the sampler, as the `command` label of `stampede_redis_capability`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,27 +119,27 @@ impl Slice {
     pub(super) fn pipeline(&self) -> Pipeline {
         let mut pipeline = Pipeline::with_capacity(2 * self.keys.len() + 3);
         if self.elsewhere() {
-            pipeline.add_command(cmd("SELECT").arg(self.database).to_owned());
+            pipeline.cmd("SELECT").arg(self.database);
         }
         for key in &self.keys {
-            pipeline.add_command(cmd("PTTL").arg(key).to_owned());
+            pipeline.cmd("PTTL").arg(key);
         }
         for key in self.asked_for_use() {
-            pipeline.add_command(cmd("OBJECT").arg("FREQ").arg(key).to_owned());
+            pipeline.cmd("OBJECT").arg("FREQ").arg(key);
         }
         match self.fetch {
             Some(Fetch::Scan { cursor, count }) => {
-                pipeline.add_command(cmd("SCAN").arg(cursor).arg("COUNT").arg(count).to_owned());
+                pipeline.cmd("SCAN").arg(cursor).arg("COUNT").arg(count);
             }
             Some(Fetch::RandomKeys(count)) => {
                 for _ in 0..count {
-                    pipeline.add_command(cmd("RANDOMKEY"));
+                    pipeline.cmd("RANDOMKEY");
                 }
             }
             None => {}
         }
         if self.elsewhere() {
-            pipeline.add_command(cmd("SELECT").arg(0).to_owned());
+            pipeline.cmd("SELECT").arg(0);
         }
         pipeline
     }

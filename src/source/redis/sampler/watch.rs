@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use redis::{Pipeline, Value, cmd};
+use redis::{Pipeline, Value};
 
 use super::slice::{Answer, ttl};
 use crate::config::TtlWatch;
@@ -73,12 +73,12 @@ impl WatchList {
         let mut here = 0;
         let mut select = |pipeline: &mut Pipeline, database| {
             if std::mem::replace(&mut here, database) != database {
-                pipeline.add_command(cmd("SELECT").arg(database).to_owned());
+                pipeline.cmd("SELECT").arg(database);
             }
         };
         for key in &self.keys {
             select(&mut pipeline, key.database);
-            pipeline.add_command(cmd("PTTL").arg(&key.key).to_owned());
+            pipeline.cmd("PTTL").arg(&key.key);
         }
         select(&mut pipeline, 0);
         pipeline
