@@ -489,6 +489,26 @@ fn watched_keys_are_asked_at_every_poll() {
     watch.until("another poll", |node, _| own_only(node));
 }
 
+/// Who may no more ask for a key's TTL knows nothing of the keys that are watched, and shows no old
+/// deadline; they are asked again once that is allowed.
+#[test]
+fn watched_keys_are_not_shown_while_they_cannot_be_asked() {
+    let redis = Redis::start();
+    redis.cli(&["SET", "page:front", "v", "EX", "100"]);
+    let watch = vec![TtlWatch { name: "front".into(), key: "page:front".into() }];
+    let mut watch =
+        Watch::with(redis.port, &TtlConfig { keys_per_second: 0, watch, ..TtlConfig::default() });
+    let due = |p: &TtlPicture| {
+        p.watched.first().is_some_and(|key| matches!(key.state, Some(WatchedState::Due(_))))
+    };
+    watch.until("a deadline", |_, p| due(p));
+    redis.cli(&["ACL", "SETUSER", "default", "-pttl"]);
+    let picture = watch.until("a refusal", |node, _| allowed(node, "pttl") == Some(false));
+    assert!(picture.watched.iter().all(|watched| watched.state.is_none()), "{picture:?}");
+    redis.cli(&["ACL", "SETUSER", "default", "+pttl"]);
+    watch.until("a deadline again", |_, p| due(p));
+}
+
 /// Who may not list keys may still ask for those that are known by name, at every poll.
 #[test]
 fn watched_keys_are_asked_where_no_others_can_be_found() {
