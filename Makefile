@@ -27,7 +27,7 @@ test-servers: tools
 	scripts/tools pip3
 	scripts/servers
 
-# Every scenario under every protection: 144 runs, most of an hour. Best on a machine that is idle.
+# Every scenario under every protection: 160 runs, an hour. Best on a machine that is idle.
 results:
 	scripts/tools cargo cc redis-server
 	cargo build --release --locked

@@ -114,13 +114,22 @@ pub(super) struct DrillArgs {
     #[arg(long, value_name = "X", default_value_t = Options::default().jitter)]
     jitter: f64,
 
-    /// How long stale_while_revalidate serves old values
+    /// How long past its deadline stale_while_revalidate serves a value, and near_cache one in
+    /// place of what it cannot have
     #[arg(long, value_name = "D", default_value_t = Span(Options::default().grace))]
     grace: Span,
 
     /// Loads at once that bulkhead allows a process [default: its share of the pool]
     #[arg(long, value_name = "N")]
     bulkhead: Option<usize>,
+
+    /// Entries that near_cache keeps in a process [default: nine tenths of the keys]
+    #[arg(long = "near-keys", value_name = "N")]
+    near_keys: Option<usize>,
+
+    /// The longest that near_cache answers without asking Redis [default: until the entry's deadline]
+    #[arg(long = "near-life", value_name = "D")]
+    near_life: Option<Span>,
 
     /// The same seed gives the same requests
     #[arg(long, value_name = "N", default_value_t = Options::default().seed)]
@@ -204,6 +213,8 @@ impl DrillArgs {
             jitter: self.jitter,
             grace: self.grace.0,
             bulkhead: self.bulkhead,
+            near_keys: self.near_keys,
+            near_life: self.near_life.map(|span| span.0),
             seed: self.seed,
             record_dir: self.record_dir,
             output: match (self.json, self.markdown) {

@@ -62,11 +62,11 @@ impl House {
             ..Options::default()
         };
         let stage = Stage::open(&options).await?;
-        let bare = Protections::default();
+        let bare = stage.service(&Protections::default());
         stage.fill(&bare).await.map_err(DrillError::from)?;
         // The hot entry runs out when its act has come, not before.
         stage.write([(HOT, LIFE * 10)].into_iter()).await.map_err(DrillError::from)?;
-        let traffic = stage.load(&bare)?;
+        let traffic = stage.load(bare)?;
         let watch = stage.watch(WatchShape {
             name: "demo".into(),
             record_dir: None,
@@ -98,7 +98,7 @@ impl House {
     pub(super) fn deploy(&mut self, protections: &Protections) -> Result<(), DemoError> {
         // The old load ends first; its last answers come while the new one runs.
         self.traffic = None;
-        self.traffic = Some(self.stage.load(protections)?);
+        self.traffic = Some(self.stage.load(self.stage.service(protections))?);
         Ok(())
     }
 

@@ -51,6 +51,8 @@ pub struct Counters {
     pub requests: Count,
     /// Lookups that found an entry, a stale one included.
     pub hits: Count,
+    /// Hits that Redis was not asked for.
+    pub near_hits: Count,
     /// Lookups that found none. A waiter's further looks are not lookups of their own.
     pub misses: Count,
     /// Backend queries begun.

@@ -104,8 +104,9 @@ async fn play(
     out: &mut (dyn Write + Send),
     mut shutdown: std::pin::Pin<&mut impl Future<Output = ()>>,
 ) -> Result<Report, DrillError> {
-    stage.fill(protections).await?;
-    let mut traffic = stage.load(protections)?;
+    let service = stage.service(protections);
+    stage.fill(&service).await?;
+    let mut traffic = stage.load(service)?;
     let watch = stage.watch(WatchShape {
         name: format!("{}-{protections}", options.scenario.as_str()).into(),
         record_dir: options.record_dir.clone(),

@@ -39,6 +39,8 @@ pub struct Report {
     pub rate_held: bool,
     /// Lookups that found an entry.
     pub hits: u64,
+    /// Hits that Redis was not asked for.
+    pub near_hits: u64,
     /// Lookups that found none.
     pub misses: u64,
     /// Backend queries.
@@ -111,6 +113,7 @@ impl Report {
             rate_reached: requests as f64 / seconds.max(Duration::from_millis(1).as_secs_f64()),
             rate_held: reached && lateness.is_none_or(|late| late <= LATE),
             hits: counters.hits.get(),
+            near_hits: counters.near_hits.get(),
             misses: counters.misses.get(),
             loads: counters.loads.get(),
             duplicate_loads: counters.duplicate_loads.get(),

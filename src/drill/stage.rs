@@ -10,7 +10,7 @@ use super::backend::postgres::Database;
 use super::backend::{Backend, BackendShape, Key};
 use super::client::{Client, Surroundings, Tuning, name};
 use super::counters::Counters;
-use super::entry;
+use super::entry::{self, Entry};
 use super::error::DrillError;
 use super::options::{ForeignData, Options, Target};
 use super::page::Page;
@@ -50,13 +50,19 @@ pub struct Stage {
     private: Option<PrivateServer>,
 }
 
+/// The service: its processes, under the same protections.
+#[derive(Debug)]
+pub struct Service {
+    protections: Protections,
+    processes: Vec<Arc<Client>>,
+}
+
 /// The service under load; dropping it ends load and workers.
 #[derive(Debug)]
 pub struct Traffic {
     /// The load.
     pub workload: Workload,
-    protections: Protections,
-    processes: Vec<Arc<Client>>,
+    service: Service,
     tasks: JoinSet<()>,
 }
 
@@ -115,28 +121,39 @@ impl Stage {
         Ok(Stage { options, around, page, address, limit, private })
     }
 
-    /// Fills the cache as a service that has run for a while would have it. The hot key and the batch that
-    /// was written together run out when the scenario strikes.
+    /// The service with these protections in every process, as after a start.
+    pub fn service(&self, protections: &Protections) -> Service {
+        let count = self.options.processes.max(1);
+        let processes = (0..count).map(|_| self.client(protections)).collect();
+        Service { protections: protections.clone(), processes }
+    }
+
+    /// Fills the cache as a service that has run for a while would have it, and what its processes keep of
+    /// it. The hot key and the batch that was written together run out when the scenario strikes.
     ///
     /// # Errors
     /// When Redis does not answer or refuses.
-    pub async fn fill(&self, protections: &Protections) -> Result<(), StoreError> {
+    pub async fn fill(&self, service: &Service) -> Result<(), StoreError> {
+        let Some(first) = service.processes.first() else { return Ok(()) };
         let (options, lead) = (&self.options, self.options.lead());
-        let client = self.client(protections);
         let left = |key: Key, rate: f64| match options.scenario {
             Scenario::HotKey if key == 0 => Some(lead),
-            // It was written a while ago, with lives as this client gives them; what has run out
+            // It was written a while ago, with lives as this service gives them; what has run out
             // since was written again.
             Scenario::SynchronizedExpiry if key.is_multiple_of(BATCH_STRIDE) => {
-                let left = (lead + client.life(options.ttl)).saturating_sub(options.ttl);
-                Some(if left.is_zero() { client.life(options.ttl) } else { left })
+                let left = (lead + first.life(options.ttl)).saturating_sub(options.ttl);
+                Some(if left.is_zero() { first.life(options.ttl) } else { left })
             }
             _ => left_of_cycle(key, rate, options.ttl),
         };
         let shape = self.workload_shape();
         let entries =
             (0..).zip(shape.rates()).filter_map(|(key, rate)| Some((key, left(key, rate)?)));
-        client.fill(entries).await
+        let entries = entries.map(|(key, left)| first.entry(key, left));
+        let remember = |(key, entry): &(Key, Entry)| {
+            service.processes.iter().for_each(|process| process.remember(*key, entry));
+        };
+        first.fill(entries.inspect(remember)).await
     }
 
     /// Writes entries that are or will be asked for, each with its own remaining life.
@@ -147,25 +164,25 @@ impl Stage {
         &self,
         entries: impl Iterator<Item = (Key, Duration)>,
     ) -> Result<(), StoreError> {
-        self.client(&Protections::default()).fill(entries).await
+        let client = self.client(&Protections::default());
+        client.fill(entries.map(|(key, left)| client.entry(key, left))).await
     }
 
-    /// Starts the load with these protections in every process.
+    /// Starts the load on a service.
     ///
     /// # Errors
     /// When the thread that keeps the time cannot be made.
-    pub fn load(&self, protections: &Protections) -> std::io::Result<Traffic> {
-        let count = self.options.processes.max(1);
-        let processes: Vec<_> = (0..count).map(|_| self.client(protections)).collect();
+    pub fn load(&self, service: Service) -> std::io::Result<Traffic> {
         let mut tasks = JoinSet::new();
-        if protections.has(Protection::RefreshWorker) {
-            processes.iter().for_each(|process| {
+        if service.protections.has(Protection::RefreshWorker) {
+            service.processes.iter().for_each(|process| {
                 tasks.spawn(Arc::clone(process).work());
             });
         }
         let counters = Arc::clone(&self.around.counters);
-        let workload = Workload::start(self.workload_shape(), processes.clone(), counters)?;
-        Ok(Traffic { workload, protections: protections.clone(), processes, tasks })
+        let processes = service.processes.clone();
+        let workload = Workload::start(self.workload_shape(), processes, counters)?;
+        Ok(Traffic { workload, service, tasks })
     }
 
     /// Lets the scenario strike.
@@ -177,7 +194,7 @@ impl Stage {
             // Nothing befalls it, or what was filled runs out by itself.
             Scenario::Steady | Scenario::HotKey | Scenario::SynchronizedExpiry => {}
             Scenario::ColdStart => self.empty(traffic).await?,
-            Scenario::Invalidation => self.purge(&traffic.protections).await?,
+            Scenario::Invalidation => self.purge(&traffic.service.protections).await?,
             Scenario::Eviction => {
                 let before = self.around.store.squeeze(SQUEEZE).await?;
                 *self.limit.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
@@ -272,7 +289,7 @@ impl Stage {
 
     /// Empties the cache; with prewarming, requests are let in again when it is warm.
     async fn empty(&self, traffic: &mut Traffic) -> Result<(), StoreError> {
-        let prewarm = traffic.protections.has(Protection::Prewarm);
+        let prewarm = traffic.service.protections.has(Protection::Prewarm);
         if prewarm {
             self.around.gate.shut();
         }
@@ -280,7 +297,7 @@ impl Stage {
             Some(_) => self.around.store.flush_all().await?,
             None => self.around.store.clear().await.map(|_| ())?,
         }
-        if prewarm && let Some(process) = traffic.processes.first() {
+        if prewarm && let Some(process) = traffic.service.processes.first() {
             let (process, around) = (Arc::clone(process), self.around.clone());
             let (keys, zipf, pool) = (self.options.keys, self.options.zipf, self.options.pool);
             traffic

@@ -17,14 +17,14 @@ use super::support::redis::Redis;
 use super::support::tls::{Authority, NO_CLIENTS, Server, VALID};
 use super::support::{self, wait_for};
 
-fn given(redis: &Redis, foreign: ForeignData) -> Target {
+pub fn given(redis: &Redis, foreign: ForeignData) -> Target {
     let address = RedisAddress::Tcp { host: "127.0.0.1".to_owned(), port: redis.port };
     let server = RedisConfig { address, username: None, password: None, tls: None };
     Target::Given { server, foreign }
 }
 
 /// A drill of two seconds: small enough for a debug build on a busy machine.
-fn small(scenario: Scenario, protections: &str) -> Options {
+pub fn small(scenario: Scenario, protections: &str) -> Options {
     Options {
         scenario,
         protections: vec![protections.parse::<Protections>().unwrap()],
@@ -39,14 +39,14 @@ fn small(scenario: Scenario, protections: &str) -> Options {
     }
 }
 
-fn run(options: Options) -> (Result<Vec<Report>, DrillError>, String) {
+pub fn run(options: Options) -> (Result<Vec<Report>, DrillError>, String) {
     let mut out = Vec::new();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let result = runtime.block_on(drill::run(options, &mut out, pending()));
     (result, String::from_utf8(out).unwrap())
 }
 
-fn report(scenario: Scenario, protections: &str) -> Report {
+pub fn report(scenario: Scenario, protections: &str) -> Report {
     run(small(scenario, protections)).0.unwrap().remove(0)
 }
 

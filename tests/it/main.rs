@@ -26,6 +26,8 @@ mod redis;
 
 // The fire drill: load, scenarios, protections, and nothing left behind.
 mod drill;
+// Its near cache: what it spares Redis and the database, and what it hides.
+mod near_cache;
 // The drill before a real database.
 mod database;
 // INFO texts of many servers, read without one.

@@ -60,7 +60,8 @@ pub fn advice(incident: &Incident) -> String {
         Cause::Eviction => write!(
             text,
             "Memory is full and live keys are pushed out{}. Raise maxmemory or lower what is kept \
-             (shorter TTLs, smaller values), and check that the policy evicts by use.",
+             (shorter TTLs, smaller values), and check that the policy evicts by use. A bounded copy \
+             of the popular entries in each process (a near cache) adds its room to the server's.",
             rate(incident, "evicted", "keys evicted a second")
         ),
         Cause::Penetration => write!(
@@ -74,7 +75,8 @@ pub fn advice(incident: &Incident) -> String {
             text,
             "The cache itself fails{} and requests fall through. Break the circuit: fail fast or \
              serve stale copies, let only so many loads reach the backend at once{}, and bring the \
-             cache back before letting traffic return.",
+             cache back before letting traffic return. Copies of the popular entries in each process \
+             (a near cache) answer most requests through the next outage.",
             rate(incident, "errors", "calls a second failed"),
             limit(incident)
         ),

@@ -1,12 +1,14 @@
 //! A process of the service: a cache-aside client that looks, and on a miss loads and writes, under
 //! the protections.
 
+mod look;
 mod tuning;
 mod way_down;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use look::{Look, Seen};
 use tuning::BLOOM_WRONG;
 pub use tuning::Tuning;
 
@@ -19,8 +21,9 @@ use super::protections::bulkhead::Bulkhead;
 use super::protections::coalesce::Flights;
 use super::protections::lease::Leases;
 use super::protections::mutex::Mutex;
+use super::protections::near_cache::NearCache;
 use super::protections::prewarm::Gate;
-use super::protections::stale_while_revalidate::{self, Freshness, Revalidation};
+use super::protections::stale_while_revalidate::{Freshness, Revalidation};
 use super::protections::{Protection, Protections, jitter, xfetch, xfetch_linear};
 use super::store::{Store, StoreError};
 use crate::clock::Clock;
@@ -77,6 +80,7 @@ pub struct Client {
     revalidation: Option<Revalidation>,
     bloom: Option<Bloom>,
     bulkhead: Option<Bulkhead>,
+    near: Option<NearCache<Key, Entry>>,
 }
 
 /// Who may load, over all processes.
@@ -93,12 +97,6 @@ enum Lock {
 struct Prompt {
     edition: Edition,
     seen: Option<f64>,
-}
-
-/// An entry, and what the server says of its life if it was asked.
-struct Seen {
-    entry: Entry,
-    remaining: Option<Duration>,
 }
 
 impl Client {
@@ -118,6 +116,7 @@ impl Client {
             .then(|| Revalidation::new(store.clone(), tuning.claim_ttl));
         let bloom = has(Protection::Bloom).then(|| filter(around.backend.shape().keys));
         let bulkhead = has(Protection::Bulkhead).then(|| tuning.bulkhead());
+        let near = has(Protection::NearCache).then(|| NearCache::new(tuning.near_cache));
         let flights = has(Protection::Coalesce).then(Flights::default);
         let refreshes = Refreshes::default();
         Client {
@@ -130,6 +129,7 @@ impl Client {
             revalidation,
             bloom,
             bulkhead,
+            near,
         }
     }
 
@@ -144,45 +144,57 @@ impl Client {
         }
         let counters = &self.around.counters;
         let edition = self.around.backend.newest(key);
-        let answer = match self.read(key).await {
-            Ok(Some(seen)) => {
+        let answer = match self.look(key).await {
+            Look::Found(seen) => {
                 counters.hits.up();
                 Ok(self.hit(key, edition, seen).await)
             }
-            Ok(None) => {
+            Look::StandIn(answer) => {
+                counters.hits.up();
+                Ok(answer)
+            }
+            Look::Nothing => {
                 counters.misses.up();
                 self.reload(key, Prompt { edition, seen: None }).await
             }
             // A cache that fails is neither hit nor miss; the request falls through.
-            Err(_) => {
-                counters.cache_errors.up();
-                self.reload(key, Prompt { edition, seen: None }).await
-            }
+            Look::Failed => self.reload(key, Prompt { edition, seen: None }).await,
         };
+        // Where the backend fails, an old value is better than none.
+        let answer = answer.or_else(|failure| self.stand_in(key).ok_or(failure));
         if matches!(answer, Ok(Answer::Stale(_))) {
             counters.stale_served.up();
         }
         answer
     }
 
-    /// Fills the cache with keys, each with its own remaining life, as if it had run for a while.
+    /// An entry with this remaining life, as if it had been loaded a while ago.
+    pub fn entry(&self, key: Key, left: Duration) -> (Key, Entry) {
+        let now = self.around.clock.now();
+        let deadline = now + left.as_secs_f64();
+        let written_at = (deadline - self.tuning.ttl.as_secs_f64()).min(now);
+        let load_seconds = self.around.backend.shape().service.as_secs_f64();
+        (key, Entry { value: self.around.backend.value(key), written_at, deadline, load_seconds })
+    }
+
+    /// Fills the cache with entries.
     ///
     /// # Errors
     /// When Redis does not answer or refuses.
     pub async fn fill(
         &self,
-        keys: impl Iterator<Item = (Key, Duration)>,
+        entries: impl Iterator<Item = (Key, Entry)>,
     ) -> Result<(), StoreError> {
-        let now = self.around.clock.now();
-        let load = self.around.backend.shape().service;
-        let writes = keys.map(|(key, life)| {
-            let deadline = now + life.as_secs_f64();
-            let written_at = (deadline - self.tuning.ttl.as_secs_f64()).min(now);
-            let value = self.around.backend.value(key);
-            let load_seconds = load.as_secs_f64();
-            self.write(key, &Entry { value, written_at, deadline, load_seconds })
-        });
+        let writes = entries.map(|(key, entry)| self.write(key, &entry));
         self.around.store.write_all(writes).await
+    }
+
+    /// Keeps a copy of an entry, as a process that has run for a while does of the most popular ones: the
+    /// number of a key is its rank.
+    pub fn remember(&self, key: Key, entry: &Entry) {
+        if key < self.tuning.near_cache.entries as u64 {
+            self.keep(key, entry);
+        }
     }
 
     /// The life of an entry that is written now.
@@ -190,32 +202,6 @@ impl Client {
         match self.protections.has(Protection::Jitter) {
             true => jitter::life(base, self.tuning.spread, rand::random()),
             false => base,
-        }
-    }
-
-    /// Reads an entry; one past its grace is none.
-    async fn read(&self, key: Key) -> Result<Option<Seen>, StoreError> {
-        let store = &self.around.store;
-        let seen = if self.protections.has(Protection::BackgroundRefresh) {
-            store.get_with_life(&name(key)).await?.and_then(|found| {
-                Some(Seen { entry: Entry::decode(&found.bytes)?, remaining: found.remaining })
-            })
-        } else {
-            let bytes = store.get(&name(key)).await?;
-            bytes.and_then(|b| Some(Seen { entry: Entry::decode(&b)?, remaining: None }))
-        };
-        Ok(seen.filter(|seen| self.freshness(&seen.entry) != Freshness::Gone))
-    }
-
-    fn freshness(&self, entry: &Entry) -> Freshness {
-        match self.revalidation {
-            Some(_) => stale_while_revalidate::freshness(
-                self.around.clock.now(),
-                entry.deadline,
-                self.tuning.grace,
-            ),
-            // The server's own TTL decides.
-            None => Freshness::Fresh,
         }
     }
 
@@ -273,6 +259,11 @@ pub fn name(key: Key) -> String {
 /// The key of a name, if it is an entry's.
 fn key_of(name: &str) -> Option<Key> {
     name.strip_prefix("item:")?.parse().ok()
+}
+
+/// The name of an entry's second copy.
+fn copy_name(name: &str) -> String {
+    format!("stale:{name}")
 }
 
 fn answer(value: Option<Vec<u8>>) -> Answer {

@@ -6,6 +6,7 @@ use crate::drill::options::Options;
 use crate::drill::protections::bulkhead::Bulkhead;
 use crate::drill::protections::lease::LeaseTimes;
 use crate::drill::protections::mutex::MutexTimes;
+use crate::drill::protections::near_cache::NearShape;
 use crate::drill::protections::refresh_worker::WorkerShape;
 
 /// Locks, leases and claims live three loads: the usual guidance is three times the load's p99, and
@@ -22,6 +23,8 @@ const NEAR: f64 = 0.2;
 const LOOK: Duration = Duration::from_millis(100);
 /// A breaker that opened tries again after a second.
 const COOL_DOWN: f64 = 1.0;
+/// A Redis that has failed is left alone for as long as a call to it takes to time out.
+const PAUSE: Duration = Duration::from_secs(1);
 /// Of the keys that exist nowhere, the filter lets one in a hundred through.
 pub(super) const BLOOM_WRONG: f64 = 0.01;
 
@@ -50,6 +53,8 @@ pub struct Tuning {
     pub worker: WorkerShape,
     /// Loads at once in this process.
     pub limit: usize,
+    /// Sizes and times of its near cache.
+    pub near_cache: NearShape,
 }
 
 impl Tuning {
@@ -74,6 +79,12 @@ impl Tuning {
                 horizon: options.ttl.mul_f64(NEAR).max(load * LOADS_A_LOCK),
                 interval: LOOK,
                 at_once,
+            },
+            near_cache: NearShape {
+                entries: options.near_keys(),
+                life: options.near_life,
+                grace: options.grace,
+                pause: PAUSE,
             },
             limit: options.bulkhead.unwrap_or(options.pool / options.processes.max(1)).max(1),
         }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Answer, Client, Failure, Lock, Prompt, answer, key_of, name};
+use super::{Answer, Client, Failure, Lock, Prompt, answer, copy_name, key_of, name};
 use crate::drill::backend::Key;
 use crate::drill::entry::Entry;
 use crate::drill::protections::lease::{Lease, Leased};
@@ -192,22 +192,30 @@ impl Client {
             let deadline = written_at + life.as_secs_f64();
             let load_seconds = loaded.took.as_secs_f64();
             let value = loaded.value.clone();
-            let write = self.write(key, &Entry { value, written_at, deadline, load_seconds });
-            match self.send(lease, &write).await {
-                Ok(true) => self.around.backend.written(key, prompt.edition),
-                Ok(false) => {}
-                Err(_) => self.around.counters.cache_errors.up(),
+            let entry = Entry { value, written_at, deadline, load_seconds };
+            if self.send(key, prompt, lease, &entry).await {
+                self.keep(key, &entry);
             }
         }
         Ok(answer(loaded.value))
     }
 
-    /// Writes; whether it was accepted.
-    async fn send(&self, lease: Option<Lease>, write: &Write) -> Result<bool, StoreError> {
-        match (&self.lock, lease) {
-            (Some(Lock::Lease(leases)), Some(lease)) => leases.write(&lease, write).await,
-            _ => self.around.store.write(write).await.map(|()| true),
+    /// Writes to Redis, if it takes writes; whether nobody there knows better.
+    async fn send(&self, key: Key, prompt: Prompt, lease: Option<Lease>, entry: &Entry) -> bool {
+        if self.leaves_redis_alone() {
+            return true;
         }
+        let write = self.write(key, entry);
+        let accepted = match (&self.lock, lease) {
+            (Some(Lock::Lease(leases)), Some(lease)) => leases.write(&lease, &write).await,
+            _ => self.around.store.write(&write).await.map(|()| true),
+        };
+        match accepted {
+            Ok(true) => self.around.backend.written(key, prompt.edition),
+            Ok(false) => return false,
+            Err(_) => self.around.counters.cache_errors.up(),
+        }
+        true
     }
 
     /// What goes to the server for an entry.
@@ -231,30 +239,6 @@ impl Client {
             key: name,
         }
     }
-
-    /// The entry that has come since the prompt.
-    async fn newer(&self, key: Key, prompt: Prompt) -> Option<Answer> {
-        let bytes = match self.around.store.get(&name(key)).await {
-            Ok(bytes) => bytes?,
-            Err(_) => {
-                self.around.counters.cache_errors.up();
-                return None;
-            }
-        };
-        let entry = Entry::decode(&bytes)?;
-        prompt.seen.is_none_or(|seen| entry.written_at > seen).then(|| answer(entry.value))
-    }
-
-    /// The second copy.
-    async fn copy(&self, key: Key) -> Option<Answer> {
-        match self.around.store.get(&copy_name(&name(key))).await {
-            Ok(bytes) => Entry::decode(&bytes?)?.value.map(Answer::Stale),
-            Err(_) => {
-                self.around.counters.cache_errors.up();
-                None
-            }
-        }
-    }
 }
 
 impl From<Held<Answer, Failure>> for Result<Answer, Failure> {
@@ -275,8 +259,4 @@ impl From<Leased<Answer, Failure>> for Result<Answer, Failure> {
             Leased::TimedOut => Err(Failure::LockTimeout),
         }
     }
-}
-
-fn copy_name(name: &str) -> String {
-    format!("stale:{name}")
 }

@@ -12,6 +12,7 @@ pub mod jitter;
 pub mod lease;
 pub mod mutex;
 pub mod mutex_stale;
+pub mod near_cache;
 pub mod negative_cache;
 pub mod prewarm;
 pub mod refresh_worker;
@@ -52,11 +53,13 @@ pub enum Protection {
     Bloom,
     /// A limit on loads, and a breaker when they fail.
     Bulkhead,
+    /// A bounded copy of the popular entries in each process.
+    NearCache,
 }
 
 impl Protection {
     /// Every protection, in the order of the documentation.
-    pub const ALL: [Protection; 15] = [
+    pub const ALL: [Protection; 16] = [
         Protection::Mutex,
         Protection::MutexStale,
         Protection::XFetch,
@@ -72,6 +75,7 @@ impl Protection {
         Protection::NegativeCache,
         Protection::Bloom,
         Protection::Bulkhead,
+        Protection::NearCache,
     ];
 
     /// Those of which a run has one at most, because they decide the same thing.
@@ -99,6 +103,7 @@ impl Protection {
             Protection::NegativeCache => "negative_cache",
             Protection::Bloom => "bloom",
             Protection::Bulkhead => "bulkhead",
+            Protection::NearCache => "near_cache",
         }
     }
 }

@@ -46,8 +46,9 @@ impl Scene {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let (stage, traffic) = runtime.block_on(async {
             let stage = Stage::open(&options).await.unwrap();
-            stage.fill(&protections).await.unwrap();
-            let traffic = stage.load(&protections).unwrap();
+            let service = stage.service(&protections);
+            stage.fill(&service).await.unwrap();
+            let traffic = stage.load(service).unwrap();
             (stage, traffic)
         });
         let exporter = Exporter::start_configured(&format!(
