@@ -16,8 +16,9 @@
 //! Fails where values must not be old: each process has a copy of its own, so a change or a purge is
 //! seen at the deadline, or after the shorter life. It takes memory in every process. The keys that it
 //! answers look idle to the server, which evicts them first: that is why there is room for the sum of
-//! both, and why a process that starts finds in Redis only what the others do not ask it for. It merges
-//! no loads: at the deadline of a hot key everyone misses, unless `coalesce` joins it.
+//! both, as long as copies are good until the deadline; after a life of seconds what was evicted is
+//! missed. A process that starts finds in Redis only what the others ask it for. It merges no loads:
+//! at the deadline of a hot key everyone misses, unless `coalesce` joins it.
 
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
