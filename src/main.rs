@@ -75,7 +75,7 @@ fn look(options: &ttl_command::Options) -> anyhow::Result<()> {
 
 /// Drills until the end or a signal, which cleans up too.
 fn drill(drills: Vec<stampede_exporter::drill::Options>) -> anyhow::Result<()> {
-    two_threads()?.block_on(async {
+    one_thread()?.block_on(async {
         let mut end = std::pin::pin!(asked_to_end()?);
         for options in drills {
             let mut out = std::io::stdout();
@@ -90,7 +90,7 @@ fn drill(drills: Vec<stampede_exporter::drill::Options>) -> anyhow::Result<()> {
 
 /// Shows everything until the end or a signal, which cleans up too.
 fn show(options: stampede_exporter::demo::Options) -> anyhow::Result<()> {
-    two_threads()?.block_on(async {
+    one_thread()?.block_on(async {
         stampede_exporter::demo::run(options, &mut std::io::stdout(), asked_to_end()?).await?;
         Ok(())
     })
@@ -105,21 +105,13 @@ fn asked_to_end() -> anyhow::Result<impl Future<Output = ()>> {
 }
 
 /// One thread is plenty for a poll a second, answers a scrape without waking another, and keeps one
-/// heap. What may take long, names and files, has threads of its own.
+/// heap; a drill's requests, too, are answered sooner than by two threads that wake each other. What may
+/// take long, names and files, has threads of its own, and so has the clock of a drill's load.
 fn one_thread() -> anyhow::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the program")
-}
-
-/// Two threads: what makes load and what watches it.
-fn two_threads() -> anyhow::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .context("cannot start the threads of the program")
 }
 
 /// Sends the log to stderr. Libraries speak up from warnings on: what they say below that is

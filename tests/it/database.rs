@@ -10,7 +10,7 @@ use stampede_exporter::drill::counters::Counters;
 use stampede_exporter::drill::{self, Options, Output, Report, Scenario};
 
 use super::support::postgres::{PASSWORD, Postgres};
-use super::support::wait_for;
+use super::support::{runtime, wait_for};
 
 /// Two seconds in which the hot key runs out, loads of half a second.
 fn hot_key(postgres: &Postgres, protections: &str) -> Options {
@@ -30,7 +30,7 @@ fn hot_key(postgres: &Postgres, protections: &str) -> Options {
 
 fn run(options: Options) -> (Report, String) {
     let mut out = Vec::new();
-    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let runtime = runtime();
     let reports = runtime.block_on(drill::run(options, &mut out, std::future::pending()));
     (reports.unwrap().remove(0), String::from_utf8(out).unwrap())
 }
@@ -99,7 +99,7 @@ fn a_full_server_is_waited_for() {
     let postgres = Postgres::start(1);
     let protections = ["none", "coalesce"].map(|p| p.parse().unwrap()).to_vec();
     let options = Options { protections, pool: 1, ..hot_key(&postgres, "none") };
-    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let runtime = runtime();
     let reports =
         runtime.block_on(drill::run(options, &mut std::io::sink(), std::future::pending()));
     assert!(reports.unwrap().iter().all(|report| report.backend_said.is_none()));
@@ -125,7 +125,7 @@ fn what_is_under_way_at_the_end_is_ended_at_the_server_too() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let runtime = runtime();
     let reports = runtime.block_on(drill::run(options, &mut std::io::sink(), under_way));
     assert!(reports.unwrap()[0].interrupted);
     wait_for("the query is ended", || (postgres.value(active)? == "0").then_some(()));

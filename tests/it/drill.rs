@@ -15,7 +15,7 @@ use stampede_exporter::one_line::one_line;
 
 use super::support::redis::Redis;
 use super::support::tls::{Authority, NO_CLIENTS, Server, VALID};
-use super::support::{self, wait_for};
+use super::support::{self, runtime, wait_for};
 
 pub fn given(redis: &Redis, foreign: ForeignData) -> Target {
     let address = RedisAddress::Tcp { host: "127.0.0.1".to_owned(), port: redis.port };
@@ -41,7 +41,7 @@ pub fn small(scenario: Scenario, protections: &str) -> Options {
 
 pub fn run(options: Options) -> (Result<Vec<Report>, DrillError>, String) {
     let mut out = Vec::new();
-    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let runtime = runtime();
     let result = runtime.block_on(drill::run(options, &mut out, pending()));
     (result, String::from_utf8(out).unwrap())
 }
@@ -471,7 +471,7 @@ fn what_is_still_under_way_writes_nothing_after_the_end() {
     let redis = Redis::start();
     let address = RedisAddress::Tcp { host: "127.0.0.1".to_owned(), port: redis.port };
     let server = RedisConfig { address, username: None, password: None, tls: None };
-    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let runtime = runtime();
     runtime.block_on(async {
         let store = Store::connect(&server, "test").await.unwrap();
         assert!(store.set_if_absent("k", b"v", Duration::from_secs(60)).await.unwrap());
@@ -521,7 +521,7 @@ fn an_interrupted_drill_reports_and_cleans_up() {
     let duration = Duration::from_secs(600);
     let options = Options { target, duration, ..small(Scenario::Steady, "none") };
     let mut out = Vec::new();
-    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let runtime = runtime();
     // The keys are there, so it is in the middle of it.
     let under_way = async {
         while redis.cli(&["DBSIZE"]) == "0" {

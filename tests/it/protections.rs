@@ -49,7 +49,7 @@ async fn until(mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn a_mutex_lets_one_load_at_a_time_and_the_others_find_its_value() {
     let redis = Redis::start();
     let (loads, now, peak) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::support::exporter::Exporter;
 use crate::support::fake::{Fake, bulk};
 use crate::support::redis::Redis;
-use crate::support::{PATIENCE, wait_for};
+use crate::support::{PATIENCE, runtime, wait_for};
 
 /// A sampler at work on one server, with a poll every 200 ms.
 struct Watch {
@@ -43,8 +43,7 @@ impl Watch {
     fn with(port: u16, ttl: &TtlConfig) -> Watch {
         let clock = Clock::start();
         let node = Node::new(&at_port(port), Duration::from_secs(1), clock);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.expect("a runtime");
+        let runtime = runtime();
         Watch { runtime, clock, began: clock.now(), node, sampler: Sampler::new(ttl, clock) }
     }
 
@@ -177,9 +176,8 @@ pub fn command_on(redis: &Redis, format: Format) -> (String, String) {
         format,
     };
     let (mut out, mut progress) = (Vec::new(), Vec::new());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let run = ttl_command::run(&options, &mut out, &mut progress);
-    runtime.expect("a runtime").block_on(run).expect("a look");
+    runtime().block_on(run).expect("a look");
     let text = |bytes| String::from_utf8(bytes).expect("text");
     (text(out), text(progress))
 }
@@ -234,8 +232,7 @@ fn the_command_says_why_there_is_nothing_to_see() {
     send(&redis, &[words("SET a v EX 100")]);
     redis.cli(&["ACL", "SETUSER", "default", "-scan", "-randomkey"]);
     let options = Options { redis: at_port(redis.port), groups: Vec::new(), format: Format::Text };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.expect("a runtime");
+    let runtime = runtime();
     let look = || {
         let (mut out, mut progress) = (Vec::new(), Vec::new());
         runtime.block_on(ttl_command::run(&options, &mut out, &mut progress))

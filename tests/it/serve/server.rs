@@ -32,17 +32,15 @@ impl Server {
         let (stop, stopped) = oneshot::channel::<()>();
         let served = board.clone();
         let thread = std::thread::spawn(move || {
-            tokio::runtime::Builder::new_multi_thread()
-                .worker_threads(2)
-                .enable_all()
-                .build()?
-                .block_on(async move {
+            tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(
+                async move {
                     let listener = tokio::net::TcpListener::from_std(listener)?;
                     let shutdown = async {
                         let _ = stopped.await;
                     };
                     serve(listener, served, Clock::start(), shutdown).await
-                })
+                },
+            )
         });
         Server { port, board, stop: Some(stop), thread: Some(thread) }
     }

@@ -19,6 +19,11 @@ use std::time::{Duration, Instant};
 /// How long a condition may take on a slow machine before a test fails.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// A runtime of one thread, as the program has it.
+pub fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
 /// Waits until `probe` gives a value, and fails with `what` if it does not within [`PATIENCE`].
 pub fn wait_for<T>(what: &str, probe: impl FnMut() -> Option<T>) -> T {
     wait_for_within(PATIENCE, what, probe)

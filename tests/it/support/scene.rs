@@ -5,19 +5,20 @@ use std::time::Duration;
 use stampede_exporter::config::{RedisAddress, RedisConfig};
 use stampede_exporter::drill::stage::{Stage, Traffic};
 use stampede_exporter::drill::{ForeignData, Options, Protections, Scenario, Target};
+use tokio::sync::oneshot;
 
 use super::exporter::Exporter;
 use super::redis::Redis;
-use super::wait_for;
+use super::{runtime, wait_for};
 
 /// A service under load and the exporter that watches it, four times a second.
 pub struct Scene {
     pub exporter: Exporter,
     pub redis: Redis,
-    // Dropping these ends the load and the page.
+    // Dropping these ends the load, the page and the thread of both.
     _traffic: Traffic,
     _stage: Stage,
-    _runtime: tokio::runtime::Runtime,
+    _end: oneshot::Sender<()>,
 }
 
 impl Scene {
@@ -43,14 +44,19 @@ impl Scene {
             pool: 5000,
             ..Options::default()
         };
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        let (stage, traffic) = runtime.block_on(async {
-            let stage = Stage::open(&options).await.unwrap();
-            let service = stage.service(&protections);
-            stage.fill(&service).await.unwrap();
-            let traffic = stage.load(service).unwrap();
-            (stage, traffic)
+        let (end, ended) = oneshot::channel();
+        let (put_up, ready) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            runtime().block_on(async {
+                let stage = Stage::open(&options).await.unwrap();
+                let service = stage.service(&protections);
+                stage.fill(&service).await.unwrap();
+                let traffic = stage.load(service).unwrap();
+                put_up.send((stage, traffic)).unwrap();
+                let _ = ended.await;
+            });
         });
+        let (stage, traffic) = ready.recv().expect("the scene is put up");
         let exporter = Exporter::start_configured(&format!(
             "caches:\n  - name: drill\n    poll_interval: 250ms\n    redis: {{ addr: '{}' }}\n    \
              detector: {{ warm_up: 5s }}\n    apps: [{{ name: service, url: '{}' }}]\n",
@@ -58,7 +64,7 @@ impl Scene {
             stage.page_url(),
         ));
         exporter.wait_for_metric("stampede_miss_baseline_ready{cache=\"drill\"}", |v| v == 1.0);
-        Scene { exporter, redis, _traffic: traffic, _stage: stage, _runtime: runtime }
+        Scene { exporter, redis, _traffic: traffic, _stage: stage, _end: end }
     }
 
     /// Lets the hot key run out.
