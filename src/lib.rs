@@ -26,6 +26,7 @@
 //!   over a window, load latency, and the picture of what expires when.
 //! * [`detect`]: the decision. Baseline, likelihood-ratio chart, evidence, cause, incident.
 //! * [`snapshot`]: all that may be said about a cache now.
+//! * [`elementary`]: exponentials and logarithms, the same everywhere.
 //!
 //! The edges do the IO:
 //! * [`cli`] and [`config`]: what was typed or written becomes what is meant, or every problem.
@@ -68,7 +69,7 @@
 //!   `tests/it/protections.rs`.
 //! * **alert**: a rule in `alerts/`, its test in `tests/alerts/`, its runbook.
 
-pub use stampede_core::{detect, reading, signal, snapshot};
+pub use stampede_core::{detect, elementary, reading, signal, snapshot};
 
 pub mod backtest;
 pub mod board;

@@ -6,6 +6,7 @@
 //! millions of times, while the program around it is compiled small.
 
 pub mod detect;
+pub mod elementary;
 pub mod reading;
 pub mod signal;
 pub mod snapshot;

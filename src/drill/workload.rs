@@ -19,6 +19,7 @@ use super::backend::Key;
 use super::client::Client;
 use super::counters::Counters;
 use super::zipf::{Zipf, weight};
+use crate::elementary::ln;
 
 /// The thread sleeps at least that long, so that at high rates one waking serves several arrivals.
 const SHORTEST_SLEEP: Duration = Duration::from_micros(100);
@@ -249,7 +250,7 @@ fn gap(shape: &WorkloadShape, rng: &mut StdRng) -> Duration {
     let seconds = match shape.arrivals {
         Arrivals::Constant => mean,
         // 1 - u lies in (0, 1], so the logarithm is finite.
-        Arrivals::Poisson => -mean * (1.0 - rng.random::<f64>()).ln(),
+        Arrivals::Poisson => -mean * ln(1.0 - rng.random::<f64>()),
     };
     Duration::from_secs_f64(seconds.min(LONGEST_GAP))
 }

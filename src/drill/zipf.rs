@@ -3,6 +3,8 @@
 use rand::Rng;
 use rand::distr::{Distribution, StandardUniform};
 
+use crate::elementary::pow;
+
 /// Zipf's law over a finite number of ranks, drawn in constant time by Walker's alias method
 /// (A. J. Walker, "An Efficient Method for Generating Discrete Random Variables with General
 /// Distributions", ACM TOMS 3(3), 1977; built as by M. D. Vose, IEEE TSE 17(9), 1991).
@@ -42,7 +44,7 @@ impl Zipf {
 
 /// How often a rank is drawn, against rank 0.
 pub fn weight(rank: u32, exponent: f64) -> f64 {
-    (f64::from(rank) + 1.0).powf(-exponent)
+    pow(f64::from(rank) + 1.0, -exponent)
 }
 
 impl Distribution<u32> for Zipf {

@@ -5,6 +5,7 @@
 
 use crate::detect::Thresholds;
 use crate::detect::state::{Learned, Spread};
+use crate::elementary::exp2;
 use crate::reading::Lookups;
 
 /// Dispersion that is assumed at first, the middle of what caches show (1.3 to 2).
@@ -54,7 +55,7 @@ impl Fade {
     /// The fading over `seconds` of the level of the last minute. That follows the wander, so what is
     /// left of it changes as soon as the level does.
     pub(crate) fn local(seconds: f64, thresholds: &Thresholds) -> Fade {
-        let level = (-seconds.min(LONGEST_FADE) / thresholds.local_half_life).exp2();
+        let level = exp2(-seconds.min(LONGEST_FADE) / thresholds.local_half_life);
         let Thresholds { local_half_life, local_window, wander_block, .. } = *thresholds;
         let wander_time = local_half_life + local_window + wander_block;
         Fade { level, scarce: level, wander_time, ..Fade::over(seconds, thresholds) }
@@ -65,9 +66,9 @@ impl Fade {
         let faded = seconds.min(LONGEST_FADE);
         Fade {
             seconds,
-            level: (-faded / thresholds.half_life).exp2(),
-            scarce: (-faded / (thresholds.half_life * SCARCE_STRETCH)).exp2(),
-            dispersion: (-faded / thresholds.dispersion_half_life).exp2(),
+            level: exp2(-faded / thresholds.half_life),
+            scarce: exp2(-faded / (thresholds.half_life * SCARCE_STRETCH)),
+            dispersion: exp2(-faded / thresholds.dispersion_half_life),
             wander_time: thresholds.wander_time,
         }
     }
@@ -289,7 +290,7 @@ impl Level {
         let wander = ((events - mean) / mean).powi(2) - own;
         let prior = thresholds.wander_prior.powi(2).max(f64::MIN_POSITIVE);
         let weight = (prior / (own + prior)).powi(2);
-        let fade = (-seconds / thresholds.wander_half_life).exp2();
+        let fade = exp2(-seconds / thresholds.wander_half_life);
         self.blocks = self.blocks * fade + weight * wander;
         self.block_weight = self.block_weight * fade + weight;
         self.block_seconds = self.block_seconds * fade + weight * seconds;
@@ -424,7 +425,7 @@ impl Baseline {
         thresholds: &Thresholds,
     ) -> Option<Baseline> {
         let ratio = fit(learned.miss_ratio).filter(|ratio| *ratio <= 1.0)?;
-        let lookups = fit(learned.lookups)? * (-ago.max(0.0) / thresholds.half_life).exp2();
+        let lookups = fit(learned.lookups)? * exp2(-ago.max(0.0) / thresholds.half_life);
         let level = |ratio: f64, spread| {
             let events = (ratio * (lookups + 2.0 * UNSEEN) - UNSEEN).max(0.0);
             Level::restored(events, lookups, spread, thresholds)

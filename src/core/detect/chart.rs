@@ -10,6 +10,7 @@ use crate::detect::baseline::{Baseline, Fade, Level, Scatter};
 use crate::detect::evidence::Streams;
 use crate::detect::ladder::{Ladder, Rung};
 use crate::detect::statistic;
+use crate::elementary::ln;
 use crate::reading::Lookups;
 
 /// Below this share of the line the Gaussian exponent is close enough and costs no logarithm.
@@ -321,7 +322,7 @@ impl<'a> Normal<'a> {
             let usual = self.per_lookup * stretch.lookups;
             let count = if self.high { usual - least } else { usual + least };
             let stretches = (thresholds.longest_window / stretch.seconds).max(1.0);
-            (2.0 * stretches.ln() * self.level.dispersion() * count).sqrt()
+            (2.0 * ln(stretches) * self.level.dispersion() * count).sqrt()
         };
         (excess / (least + margin)).min(excess / thresholds.least_excess)
     }
@@ -365,11 +366,11 @@ impl Lines {
     /// witness speaks for the seconds in which it was heard; that some witness speaks up by chance
     /// within a longer stretch is likelier.
     fn at(&self, seconds: f64, usual: f64, freedom: f64) -> f64 {
-        let chances = (seconds / WITNESS_SECONDS).max(1.0).ln();
+        let chances = ln((seconds / WITNESS_SECONDS).max(1.0));
         let relief = (self.relief - chances).max(0.0);
         let shorter = (self.longest / seconds).max(1.0);
         let interval = self.interval * (1.0 + self.scarce / usual);
-        let nats = (interval / seconds).ln() + SHORTER_RARER * shorter.ln() - relief;
+        let nats = ln(interval / seconds) + SHORTER_RARER * ln(shorter) - relief;
         statistic::line(nats.max(LOWEST_LINE), freedom)
     }
 }
@@ -436,7 +437,7 @@ mod tests {
         let thresholds = Thresholds::default();
         let lines = Lines::new(false, &thresholds);
         let further = |usual| lines.at(60.0, usual, CERTAIN) - lines.at(60.0, 1e9, CERTAIN);
-        assert!((further(thresholds.scarce_misses) - 2_f64.ln()).abs() < 0.1);
-        assert!((further(thresholds.scarce_misses / 9.0) - 10_f64.ln()).abs() < 0.2);
+        assert!((further(thresholds.scarce_misses) - ln(2.0)).abs() < 0.1);
+        assert!((further(thresholds.scarce_misses / 9.0) - ln(10.0)).abs() < 0.2);
     }
 }

@@ -8,6 +8,7 @@ use crate::detect::episode::Episode;
 use crate::detect::evidence::{Stream, Streams};
 use crate::detect::history::{Facts, History, Pace};
 use crate::detect::{Change, Incident, SignalKind, State, Suspect, Thresholds};
+use crate::elementary::ln;
 use crate::reading::{BySource, Source};
 use crate::signal::sample::Sample;
 
@@ -347,7 +348,7 @@ impl Detector {
             0
         };
         let line =
-            || self.thresholds.false_alarm_interval.ln() / self.thresholds.corroboration.max(1.0);
+            || ln(self.thresholds.false_alarm_interval) / self.thresholds.corroboration.max(1.0);
         self.failing_calls >= 2
             || (self.failing_calls == 1 && surprise >= self.thresholds.immediate * line())
             || (lately >= self.thresholds.least_error_share && surprise >= line())

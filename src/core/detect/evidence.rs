@@ -8,6 +8,7 @@ use crate::detect::Thresholds;
 use crate::detect::baseline::{Fade, Level, Scatter};
 use crate::detect::history::Facts;
 use crate::detect::statistic;
+use crate::elementary::ln;
 
 /// The streams that are scored, as the `signal` label of `stampede_signal`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -182,7 +183,7 @@ impl Streams {
         facts: &Facts,
         thresholds: &Thresholds,
     ) -> Option<f64> {
-        let line = thresholds.corroboration + (WITNESSES.len() as f64).ln();
+        let line = thresholds.corroboration + ln(WITNESSES.len() as f64);
         self.score_against(line, stream, facts, thresholds)
     }
 
@@ -362,5 +363,5 @@ impl Gauge {
 }
 
 fn logarithm(ratio: f64) -> f64 {
-    ratio.max(1.0).ln()
+    ln(ratio.max(1.0))
 }

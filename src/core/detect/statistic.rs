@@ -8,6 +8,8 @@
 
 use statrs::distribution::{DiscreteCDF, NegativeBinomial};
 
+use crate::elementary::{exp_m1, ln};
+
 /// Sizes above this are Poisson for all purposes, and would only cost the sums their precision.
 const POISSON_SIZE: f64 = 1e7;
 
@@ -21,9 +23,9 @@ pub(crate) fn exponent(count: f64, mean: f64, variance: f64) -> f64 {
         return if count > 0.0 { f64::INFINITY } else { 0.0 };
     }
     let size = size(mean, variance);
-    let own = if count > 0.0 { count * (count / mean).ln() } else { 0.0 };
+    let own = if count > 0.0 { count * ln(count / mean) } else { 0.0 };
     let nats = if size < POISSON_SIZE {
-        own - (count + size) * ((count + size) / (mean + size)).ln()
+        own - (count + size) * ln((count + size) / (mean + size))
     } else {
         own - (count - mean)
     };
@@ -37,10 +39,9 @@ pub(crate) fn exponent(count: f64, mean: f64, variance: f64) -> f64 {
 /// nearly `(1 + r^2 / freedom)^(-(freedom - 1) / 2) / (r sqrt(2 pi))`: lighter than the exponent
 /// says where the variance is well known, and far heavier where it is not.
 pub(crate) fn line(nats: f64, freedom: f64) -> f64 {
-    let beyond = |exponent: f64| 0.5 * (4.0 * std::f64::consts::PI * exponent).ln();
+    let beyond = |exponent: f64| 0.5 * ln(4.0 * std::f64::consts::PI * exponent);
     let steps = (freedom - 1.0).max(LEAST_FREEDOM);
-    let further =
-        |exponent: f64| 0.5 * freedom * (2.0 * (nats - beyond(exponent)) / steps).exp_m1();
+    let further = |exponent: f64| 0.5 * freedom * exp_m1(2.0 * (nats - beyond(exponent)) / steps);
     further(further(nats - beyond(nats)))
 }
 
@@ -78,7 +79,7 @@ mod tests {
     #[test]
     fn poisson_limit_by_hand() {
         // x ln(x/m) - (x - m) = 20 ln 2 - 10
-        let expected = 20.0 * 2.0_f64.ln() - 10.0;
+        let expected = 20.0 * ln(2.0) - 10.0;
         assert!((exponent(20.0, 10.0, 10.0) - expected).abs() < 1e-9);
         // At no events at all it is the mean.
         assert!((exponent(0.0, 10.0, 10.0) - 10.0).abs() < 1e-9);
@@ -87,7 +88,7 @@ mod tests {
     #[test]
     fn negative_binomial_by_hand() {
         // mean 10, variance 20: k = 10; x = 30: 30 ln 3 - 40 ln 2
-        let expected = 30.0 * 3.0_f64.ln() - 40.0 * 2.0_f64.ln();
+        let expected = 30.0 * ln(3.0) - 40.0 * ln(2.0);
         assert!((exponent(30.0, 10.0, 20.0) - expected).abs() < 1e-9);
     }
 
@@ -95,7 +96,7 @@ mod tests {
     fn the_exponent_bounds_the_tail_within_a_few_nats() {
         for (count, mean, variance) in [(60.0, 20.0, 30.0), (400.0, 200.0, 900.0), (5.0, 0.5, 0.8)]
         {
-            let tail = -probability(count, mean, variance).ln();
+            let tail = -ln(probability(count, mean, variance));
             let bound = exponent(count, mean, variance);
             assert!(bound <= tail && tail <= bound + 6.0, "{count} {mean}: {bound} {tail}");
         }
@@ -105,7 +106,7 @@ mod tests {
     fn the_line_is_where_the_tail_is() {
         for (mean, variance) in [(20.0, 30.0), (48.0, 110.0), (200.0, 900.0)] {
             for count in [2.5 * mean, 4.0 * mean] {
-                let tail = -probability(count, mean, variance).ln();
+                let tail = -ln(probability(count, mean, variance));
                 let exponent = exponent(count, mean, variance);
                 assert!((line(tail, 1e9) - exponent).abs() < 0.5, "{count} {mean} {variance}");
             }
@@ -118,7 +119,7 @@ mod tests {
         for (freedom, nats) in [(8.0, 8.0), (12.0, 11.0), (20.0, 11.0), (20.0, 16.0), (100.0, 16.0)]
         {
             let deviations = (2.0 * line(nats, freedom)).sqrt();
-            let tail = -StudentsT::new(0.0, 1.0, freedom).unwrap().sf(deviations).ln();
+            let tail = -ln(StudentsT::new(0.0, 1.0, freedom).unwrap().sf(deviations));
             assert!((tail - nats).abs() < 0.2, "{freedom} {nats}: {tail}");
         }
     }

@@ -12,6 +12,8 @@
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::elementary::ln;
+
 /// Bits in a word.
 const WORD: u64 = 64;
 
@@ -30,9 +32,9 @@ impl Bloom {
     pub fn new(keys: u64, wrong: f64) -> Bloom {
         let wrong = wrong.clamp(1e-9, 0.5);
         let ln2 = std::f64::consts::LN_2;
-        let bits = -(keys.max(1) as f64) * wrong.ln() / (ln2 * ln2);
+        let bits = -(keys.max(1) as f64) * ln(wrong) / (ln2 * ln2);
         let words = (0..(bits as u64).div_ceil(WORD).max(1)).map(|_| AtomicU64::new(0)).collect();
-        let hashes = (-wrong.log2()).round().max(1.0) as u64;
+        let hashes = (-ln(wrong) / ln2).round().max(1.0) as u64;
         Bloom { words, hashes, hashers: [RandomState::new(), RandomState::new()] }
     }
 

@@ -16,10 +16,12 @@
 //! early, so the miss comes (and harms nobody). It does nothing for a key that disappears before its
 //! deadline. Each early load is work that a longer life would have saved.
 
+use crate::elementary::ln;
+
 /// Whether this request recomputes. Times in Unix seconds, `load_seconds` is how long the last load
 /// took, `beta` above 0, `u` uniform in (0, 1].
 pub fn recomputes(now: f64, deadline: f64, load_seconds: f64, beta: f64, u: f64) -> bool {
-    now - load_seconds * beta * u.ln() >= deadline
+    now - load_seconds * beta * ln(u) >= deadline
 }
 
 #[cfg(test)]
@@ -67,7 +69,7 @@ mod tests {
         let mut now = -10.0 * load * beta;
         let (mut loads, mut done) = (0, f64::INFINITY);
         while now < done {
-            now -= draw(rng).ln() / rate;
+            now -= ln(draw(rng)) / rate;
             if now < done && recomputes(now, 0.0, load, beta, draw(rng)) {
                 loads += 1;
                 done = done.min(now + load);

@@ -10,6 +10,8 @@
 
 use std::time::Duration;
 
+use crate::elementary::pow;
+
 /// Whether this request recomputes. `age` since the write, `u` uniform in (0, 1].
 pub fn recomputes(age: f64, ttl: Duration, beta: f64, u: f64) -> bool {
     u <= probability(age, ttl, beta)
@@ -17,7 +19,7 @@ pub fn recomputes(age: f64, ttl: Duration, beta: f64, u: f64) -> bool {
 
 /// The probability that a request recomputes, `age` seconds after the write.
 pub fn probability(age: f64, ttl: Duration, beta: f64) -> f64 {
-    (age / ttl.as_secs_f64()).clamp(0.0, 1.0).powf(beta)
+    pow((age / ttl.as_secs_f64()).clamp(0.0, 1.0), beta)
 }
 
 #[cfg(test)]
@@ -26,6 +28,7 @@ mod tests {
     use rand::{Rng, SeedableRng};
 
     use super::*;
+    use crate::elementary::ln;
 
     const TTL: Duration = Duration::from_secs(60);
 
@@ -56,7 +59,7 @@ mod tests {
                 .filter(|_| {
                     let mut age = 0.0;
                     loop {
-                        age -= (1.0 - rng.random::<f64>()).ln() / 100.0;
+                        age -= ln(1.0 - rng.random::<f64>()) / 100.0;
                         if recomputes(age, TTL, beta, 1.0 - rng.random::<f64>()) {
                             return age < median;
                         }

@@ -1,6 +1,7 @@
 //! When to try again a server that failed.
 
 use super::error::PollErrorKind;
+use crate::elementary::exp2;
 
 /// The pause after failures: none after the first, then longer and longer.
 #[derive(Debug, Default)]
@@ -25,7 +26,7 @@ impl Retry {
     }
 
     pub(super) fn failed(&mut self, now: f64, kind: PollErrorKind) {
-        let doubled = Retry::FIRST_PAUSE * f64::from(self.failures.saturating_sub(1)).exp2();
+        let doubled = Retry::FIRST_PAUSE * exp2(f64::from(self.failures.saturating_sub(1)));
         let pause = if self.failures == 0 { 0.0 } else { doubled.min(Retry::LONGEST_PAUSE) };
         // Jitter spreads those who watch the same server and lost it together.
         self.not_before = now + pause * rand::random_range(0.5..=1.0);

@@ -4,6 +4,8 @@
 //! registers, which keep the longest run of zeros seen; the standard error is 1.04 over the root of
 //! their number.
 
+use crate::elementary::{exp2, ln};
+
 /// Bits of a sum that choose the register: 1024 of them, 3.3 % standard error.
 const BITS: u32 = 10;
 
@@ -38,12 +40,12 @@ impl Distinct {
     /// How many different ones there were.
     pub(super) fn estimate(&self) -> f64 {
         let harmonic: f64 =
-            self.registers.iter().map(|run| f64::from(-i32::from(*run)).exp2()).sum();
+            self.registers.iter().map(|run| exp2(f64::from(-i32::from(*run)))).sum();
         let all = REGISTERS as f64;
         let estimate = ALPHA * all * all / harmonic;
         let empty = self.registers.iter().filter(|run| **run == 0).count();
         // Few keys leave registers empty, and those tell more.
-        if estimate <= 2.5 * all && empty > 0 { all * (all / empty as f64).ln() } else { estimate }
+        if estimate <= 2.5 * all && empty > 0 { all * ln(all / empty as f64) } else { estimate }
     }
 }
 

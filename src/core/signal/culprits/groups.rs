@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::{LEAST_SHARE, MOST_NAMED};
+use crate::elementary::exp2;
 
 /// Seconds before a suspicion that count as its beginning.
 const LEAD: f64 = 3.0;
@@ -96,7 +97,7 @@ impl GroupedMisses {
     }
 
     fn learn(&mut self, pages: &Pages) {
-        let fade = (-pages.seconds / HALF_LIFE).exp2();
+        let fade = exp2(-pages.seconds / HALF_LIFE);
         self.usual_seconds = self.usual_seconds * fade + pages.seconds;
         for missed in self.usual.values_mut() {
             *missed *= fade;

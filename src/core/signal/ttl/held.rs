@@ -8,6 +8,7 @@
 
 use super::Estimate;
 use super::binomial::Z;
+use crate::elementary::exp;
 
 /// What was given fades with this time constant, seconds.
 const MEMORY: f64 = 60.0;
@@ -57,7 +58,7 @@ impl Held {
         if (keys - keys_before).abs() > JUMP * keys.max(keys_before) {
             return;
         }
-        let kept = ((before - now) / MEMORY - table / MEMORY_OF_TABLE).exp();
+        let kept = exp((before - now) / MEMORY - table / MEMORY_OF_TABLE);
         self.given = self.given * kept + given;
         // The scans lie between the two observations.
         self.counted = self.counted * kept + table * (keys + keys_before) / 2.0;

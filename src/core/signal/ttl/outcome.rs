@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use super::Wave;
+use crate::elementary::exp;
 
 /// Past waves that are kept.
 const KEPT: usize = 10;
@@ -102,7 +103,7 @@ impl Outcomes {
         }
         let seconds = now - then;
         if seconds > 0.0 && self.open.iter().all(|open| open.before.is_none()) {
-            let weight = 1.0 - (-seconds / USUAL).exp();
+            let weight = 1.0 - exp(-seconds / USUAL);
             self.usual += weight * ((expired - before) / seconds - self.usual);
         }
         self.settle(now, expired);

@@ -11,6 +11,7 @@
 //! as large as Fano's index does and a tenth of what Kolmogorov-Smirnov needs.
 
 use super::binomial::at_least;
+use crate::elementary::{exp, ln};
 
 /// Widths of the windows, seconds: a pipeline's cohort, a batch job's, a slow warm-up's.
 pub(super) const WINDOWS: [f64; 3] = [1.0, 5.0, 30.0];
@@ -240,7 +241,7 @@ fn judge(
     let after_share = width / (width + SIDE);
     let strength = strength(others, before, before_share).min(strength(others, after, after_share));
     // Chernoff: the chance is at most exp(-strength), which settles the clear cases cheaply.
-    let bound = tests * (-strength).exp();
+    let bound = tests * exp(-strength);
     let chance = if bound <= level {
         bound
     } else {
@@ -256,7 +257,7 @@ fn judge(
 /// divergence times the number of trials, nats.
 fn strength(count: f64, side: f64, share: f64) -> f64 {
     let n = count + side;
-    let term = |k: f64, p: f64| if k > 0.0 { k * (k / (n * p)).ln() } else { 0.0 };
+    let term = |k: f64, p: f64| if k > 0.0 { k * ln(k / (n * p)) } else { 0.0 };
     term(count, share) + term(side, 1.0 - share)
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::SLICE_KEYS;
 use crate::config::TtlConfig;
+use crate::elementary::exp;
 use crate::reading::info::Info;
 
 /// What a key is taken to cost with its share of a scan before it was measured, microseconds: twice
@@ -163,7 +164,7 @@ impl Pace {
             + ours(seen.scans - before.scans, before.scan, seen.scan);
         let seconds = seen.at - before.at;
         self.server_share = Some(usec / 1e6 / seconds);
-        let kept = (-seconds / COST_MEMORY).exp();
+        let kept = exp(-seconds / COST_MEMORY);
         self.cost = (kept * self.cost.0 + keys, kept * self.cost.1 + usec);
         let (keys, usec) = self.cost;
         if keys > 0.0 && usec > 0.0 {
