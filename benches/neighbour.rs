@@ -3,6 +3,9 @@
 //!
 //! `cargo bench --bench neighbour` prints the table. Scrapes of the two take turns, so that a
 //! machine that slows down slows both; each goes over a kept connection, as Prometheus' do.
+//!
+//! `cargo bench --bench neighbour -- long` takes a quarter of an hour and prints what both have in
+//! memory once everything that ours keeps is full, all settings as they are by default.
 #![allow(
     missing_docs,
     unreachable_pub,
@@ -39,20 +42,20 @@ const LOOKS: u64 = 12;
 /// Polls over which the server's own time is measured.
 const POLLS: u64 = 30;
 
+/// Scrapes of a long run and the time between them: the page's quarter of an hour, and more.
+const LONG_SCRAPES: usize = 65;
+const SCRAPE_EVERY: Duration = Duration::from_secs(15);
+/// In a long run the page is opened every so many scrapes.
+const PAGE_EVERY: usize = 16;
+/// Points of a full history of the page, one a second.
+const HISTORY: usize = 900;
+
 fn main() {
     let redis = filled();
-
-    let ours = Exporter::start(&["--redis.addr", &redis.url()]);
-    let theirs = Neighbour::start(&redis);
-    ours.wait_for_metric(
-        "stampede_redis_up{cache=\"default\",node=\"127.0.0.1:PORT\"}"
-            .replace("PORT", &redis.port.to_string())
-            .as_str(),
-        |v| v == 1.0,
-    );
-    wait_for("prometheus-redis-exporter answers", || {
-        get(theirs.port, "/metrics").filter(|a| a.body.contains("redis_up 1"))
-    });
+    let (ours, theirs) = both(&redis);
+    if std::env::args().any(|argument| argument == "long") {
+        return long(&ours, &theirs);
+    }
 
     let mut times = [Vec::new(), Vec::new()];
     let mut scrapers = [Scraper::connect(ours.port), Scraper::connect(theirs.port)];
@@ -79,12 +82,8 @@ fn main() {
         println!("{name:<34} {a:>14.1?} {b:>24.1?}   {ratio:.1} times");
     }
     let their_memory = resident(theirs.child.id());
-    let tell = |name: &str, ours: u64| {
-        let ratio = ours as f64 / their_memory as f64;
-        println!("{name:<34} {ours:>11} kB {their_memory:>21} kB   {ratio:.2} of it");
-    };
-    tell("resident memory", resident(ours.pid()));
-    tell("the same, 30,000 keys sampled", resident_when_full());
+    tell_memory("resident memory", resident(ours.pid()), their_memory);
+    tell_memory("the same, 30,000 keys sampled", resident_when_full(), their_memory);
     drop(theirs);
 
     println!("clients of the server: {}", connections(&redis));
@@ -111,6 +110,61 @@ fn main() {
         "stampede_redis_keyspace_hits_total{{cache=\"default\",node=\"{node}\"}}"
     ));
     println!("exported hits while nobody else talks to the server: {hits:?}");
+}
+
+/// Both exporters at work on one server.
+fn both(redis: &Redis) -> (Exporter, Neighbour) {
+    let ours = Exporter::start(&["--redis.addr", &redis.url()]);
+    let theirs = Neighbour::start(redis);
+    ours.wait_for_metric(
+        "stampede_redis_up{cache=\"default\",node=\"127.0.0.1:PORT\"}"
+            .replace("PORT", &redis.port.to_string())
+            .as_str(),
+        |v| v == 1.0,
+    );
+    wait_for("prometheus-redis-exporter answers", || {
+        get(theirs.port, "/metrics").filter(|a| a.body.contains("redis_up 1"))
+    });
+    (ours, theirs)
+}
+
+/// Both as Prometheus and a person would have them for a quarter of an hour.
+fn long(ours: &Exporter, theirs: &Neighbour) {
+    println!("{:<34} {:>14} {:>24}", "", "stampede", "prometheus-redis-exporter");
+    let mut scrapers = [Scraper::connect(ours.port), Scraper::connect(theirs.port)];
+    for scrape in 1..=LONG_SCRAPES {
+        std::thread::sleep(SCRAPE_EVERY);
+        for scraper in &mut scrapers {
+            scraper.scrape();
+            scraper.assert_page();
+        }
+        if scrape % PAGE_EVERY == 0 {
+            for part in ["/", "/assets/page.css", "/assets/page.js", "/api/v1/caches"] {
+                assert!(get(ours.port, part).is_some_and(|answer| answer.status == 200), "{part}");
+            }
+            let points = history(ours);
+            let minutes = (SCRAPE_EVERY * scrape as u32).as_secs() / 60;
+            let name = format!("resident memory after {minutes} min");
+            tell_memory(&name, resident(ours.pid()), resident(theirs.child.id()));
+            println!("  history of {points} points");
+        }
+    }
+    let sampled = ours.metric("stampede_ttl_sample_keys{cache=\"default\"}");
+    assert!(sampled >= Some(KEYS as f64) && history(ours) == HISTORY, "not full: {sampled:?}");
+    let name = "sample and history full";
+    tell_memory(name, resident(ours.pid()), resident(theirs.child.id()));
+}
+
+/// Points in the history that the page asks for.
+fn history(exporter: &Exporter) -> usize {
+    let answer = get(exporter.port, "/api/v1/history").expect("a history");
+    let json: serde_json::Value = serde_json::from_str(&answer.body).expect("JSON");
+    json.pointer("/0/time").and_then(serde_json::Value::as_array).map_or(0, Vec::len)
+}
+
+fn tell_memory(name: &str, ours: u64, theirs: u64) {
+    let ratio = ours as f64 / theirs as f64;
+    println!("{name:<34} {ours:>11} kB {theirs:>21} kB   {ratio:.2} of it");
 }
 
 /// A server with its keys.

@@ -92,16 +92,17 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// A monitor that has not looked yet.
+    /// A monitor that has not looked yet. It is large: in a box, it is not copied where it is handed
+    /// on, nor is there room for that in every stack frame on its way.
     ///
     /// # Errors
     /// When a client for an application cannot be built.
-    pub fn new(config: CacheConfig, board: Board, clock: Clock) -> Result<Monitor, AppError> {
+    pub fn new(config: CacheConfig, board: Board, clock: Clock) -> Result<Box<Monitor>, AppError> {
         let apps = config.apps.iter().map(|app| AppSource::new(app, config.poll_timeout, clock));
         // It is polled between two polls of the cache's own server and may not hold up the next.
         let timeout = config.poll_timeout.min(config.poll_interval / 2);
         let sampled = config.ttl.sample_from.as_ref().map(|from| Node::new(from, timeout, clock));
-        Ok(Monitor {
+        Ok(Box::new(Monitor {
             sampled,
             node: Node::new(&config.redis, config.poll_timeout, clock),
             sampler: Sampler::new(&config.ttl, clock),
@@ -124,7 +125,7 @@ impl Monitor {
             config,
             board,
             clock,
-        })
+        }))
     }
 
     /// Keeps what it learns in this directory from now on, and goes on from what is there.
@@ -150,12 +151,12 @@ impl Monitor {
     }
 
     /// Starts watching; what is seen goes to the board.
-    pub fn start(self) -> Handle {
+    pub fn start(self: Box<Self>) -> Handle {
         let (end, ended) = oneshot::channel();
         Handle { task: tokio::spawn(self.run(ended)), end: Some(end) }
     }
 
-    async fn run(mut self, mut ended: oneshot::Receiver<()>) {
+    async fn run(mut self: Box<Self>, mut ended: oneshot::Receiver<()>) {
         self.recall();
         self.warm_start = self.history.take().filter(|_| !self.verdict.ready).map(|server| {
             let CacheConfig { name, detector, .. } = &self.config;

@@ -64,8 +64,10 @@ pub(super) fn level(groups: usize) -> f64 {
 
 /// Where sorted parts pile up, beyond the level, so far as to keep a wave that is announced.
 pub(super) fn stretches(parts: &[Part], level: f64) -> Vec<Span> {
-    let seen = parts.iter().filter(|part| part.seen);
-    wave::scan(seen.map(|part| part.left).collect(), level * STAYING)
+    // Room once: a list that grows would leave its smaller selves behind in the heap.
+    let mut times = Vec::with_capacity(parts.len());
+    times.extend(parts.iter().filter(|part| part.seen).map(|part| part.left));
+    wave::scan(times, level * STAYING)
 }
 
 /// The waves of one view with their sizes; they are `announced` from now on.
