@@ -26,7 +26,9 @@ fn a_hit_in_it_is_no_call_to_redis() {
 
 #[test]
 fn what_the_database_refuses_is_answered_from_the_copy() {
-    let options = Options { pool: 5, queue: 10, ..small(Scenario::HotKey, "near_cache") };
+    let shape = small(Scenario::HotKey, "near_cache");
+    // Nobody asks for another key, which might have no copy.
+    let options = Options { pool: 5, queue: 10, hot_share: 1.0, ..shape };
     let report = report(options);
     assert!(report.backend_errors >= 1, "{report:?}");
     assert!(report.stale_served >= 1, "{report:?}");
@@ -35,9 +37,10 @@ fn what_the_database_refuses_is_answered_from_the_copy() {
 
 #[test]
 fn a_purge_is_seen_at_the_deadline_or_after_a_shorter_life() {
+    // Room for all of the 100 keys, however they fall into the parts of the cache.
     let misses = |near_life| {
         let options = small(Scenario::Invalidation, "near_cache");
-        report(Options { near_life, near_keys: Some(100), ..options }).misses
+        report(Options { near_life, near_keys: Some(400), ..options }).misses
     };
     // Four of five keys are purged, and in the 1.2 s after it nearly all are asked for.
     let shorter = misses(Some(Duration::from_millis(100)));

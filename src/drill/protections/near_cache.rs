@@ -174,6 +174,9 @@ fn lock(redis: &Mutex<Redis>) -> std::sync::MutexGuard<'_, Redis> {
 
 #[cfg(test)]
 mod tests {
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+
     use super::*;
 
     const SHAPE: NearShape = NearShape {
@@ -225,6 +228,29 @@ mod tests {
         assert_eq!(near.stand_in(&1, 129.9, 1.0), copy("v", true));
         assert_eq!(near.get(&1, 130.0), None);
         assert_eq!(near.stand_in(&1, 130.0, 1.0), None);
+    }
+
+    /// A thousand entries run out over an outage of twelve seconds and are asked for every tenth of one.
+    #[test]
+    fn what_ran_out_in_an_outage_is_not_made_anew_at_once() {
+        let mut rng = StdRng::seed_from_u64(1);
+        let near = near(NearShape { entries: 2000, ..SHAPE });
+        (0..1000).for_each(|key| near.keep(key, "v", 100.0 + key as f64 * 0.012, 40.0));
+        for tenth in 1000..1120 {
+            let now = f64::from(tenth) / 10.0;
+            for key in 0..1000 {
+                let copy = near.get(&key, now).or_else(|| near.stand_in(&key, now, rng.random()));
+                assert!(copy.is_some(), "{key} at {now}");
+            }
+        }
+        // What is not good any more is made anew. Graces end 18 to 30 s after the outage, so that
+        // evenly spread it is some 40 a second.
+        let good = |now: f64| (0..1000).filter(|key| near.get(key, now).is_some()).count();
+        for second in 0..30 {
+            let now = 112.0 + f64::from(second);
+            assert!(good(now) - good(now + 1.0) <= 80, "{} at {now}", good(now) - good(now + 1.0));
+        }
+        assert!(good(112.0) >= 900 && good(142.0) == 0, "{}", good(112.0));
     }
 
     #[test]
