@@ -5,6 +5,7 @@
 
 use crate::detect::Thresholds;
 use crate::detect::state::{Learned, Spread};
+use crate::detect::statistic::CERTAIN;
 use crate::elementary::exp2;
 use crate::reading::Lookups;
 
@@ -24,7 +25,7 @@ const DISPERSION_RANGE: (f64, f64) = (1.0, 60.0);
 /// Blocks that the first assumption about the wander counts for.
 const WANDER_PRIOR_BLOCKS: f64 = 5.0;
 /// Degrees of freedom that the first assumption about the wander counts for.
-const WANDER_PRIOR_FREEDOM: f64 = 8.0;
+const WANDER_PRIOR_FREEDOM: f64 = 10.0;
 /// Below this mean a single event looks like a burst: up to so many events are never cut off.
 const NEVER_CUT: f64 = 5.0;
 /// Events in a block from which on its own scatter does not hide the wander.
@@ -192,29 +193,29 @@ impl Level {
 
     /// Scatter of a count whose expectation is `mean`, above 0.
     pub(crate) fn scatter(&self, mean: f64) -> Scatter {
-        self.scatter_with(self.relative_variance, mean)
+        let wander = self.wander * mean * mean;
+        self.scatter_of(mean, self.relative_variance * mean * mean - wander, wander)
     }
 
     /// Scatter of a count with `exposure` whose expectation is put at `mean`, above 0, however
     /// little was seen. Having seen nothing in a long time is knowing well that there is no more
-    /// than that.
+    /// than that, and a level that is put higher than it is wanders no further than before.
     pub(crate) fn scatter_at_least(&self, mean: f64, exposure: f64) -> Scatter {
-        if mean <= self.mean(exposure) {
+        let own = self.mean(exposure);
+        if mean <= own {
             return self.scatter(mean);
         }
         let events = mean / exposure * self.exposure;
-        let unsure = |events: f64| self.dispersion / (events + UNSEEN);
-        let relative = self.relative_variance - unsure(self.events) + unsure(events);
-        self.scatter_with(relative, mean)
+        let unsure = self.dispersion / (events + UNSEEN) * mean * mean;
+        self.scatter_of(mean, unsure, self.wander * own * own)
     }
 
     /// Of the parts of the variance the wander is the one that is hardly known; the sum has the
     /// freedom that Satterthwaite (Biometrics Bulletin 2, 1946) gives it.
-    fn scatter_with(&self, relative: f64, mean: f64) -> Scatter {
-        let wander = self.wander * mean * mean;
-        let variance = self.doubted_dispersion * mean + relative * mean * mean;
+    fn scatter_of(&self, mean: f64, unsure: f64, wander: f64) -> Scatter {
+        let variance = self.doubted_dispersion * mean + unsure + wander;
         let share = wander / variance;
-        Scatter { variance, freedom: self.wander_freedom / (share * share) }
+        Scatter { variance, freedom: (self.wander_freedom / (share * share)).min(CERTAIN) }
     }
 
     /// Variance over mean from poll to poll.
@@ -310,12 +311,17 @@ impl Level {
         1.0 + 2.0 * (2.0 / (DISPERSION_PRIOR_WEIGHT + self.square_freedom)).sqrt()
     }
 
+    /// A level that follows the wander is off only by what the ratio wanders while it lags behind. The
+    /// first assumption counts as measured while it has a say: minutes of blocks are one measurement.
     fn refresh_wander(&mut self, wander_time: f64, thresholds: &Thresholds) {
-        let prior = WANDER_PRIOR_BLOCKS * thresholds.wander_prior.powi(2);
-        let seen = (prior + self.blocks) / (WANDER_PRIOR_BLOCKS + self.block_weight);
-        let lowest = thresholds.wander_lowest.powi(2);
+        let share = (wander_time / thresholds.wander_time).min(1.0);
+        let assumed = |wander: f64| share * wander * wander;
+        let blocks = WANDER_PRIOR_BLOCKS + self.block_weight;
+        let seen = (WANDER_PRIOR_BLOCKS * assumed(thresholds.wander_prior) + self.blocks) / blocks;
+        let lowest = assumed(thresholds.wander_lowest);
         self.wander = seen.clamp(lowest, thresholds.wander_highest.powi(2).max(lowest));
-        self.wander_freedom = WANDER_PRIOR_FREEDOM + self.block_seconds / wander_time;
+        self.wander_freedom =
+            WANDER_PRIOR_FREEDOM * WANDER_PRIOR_BLOCKS / blocks + self.block_seconds / wander_time;
     }
 
     /// Variance relative to the square of the mean: the wander, and the uncertainty of the level.
@@ -479,6 +485,45 @@ mod tests {
         let level = learned((0..6000).map(swing));
         assert!((0.08..0.13).contains(&level.wander), "{}", level.wander);
         assert!(level.dispersion() < 1.5, "{}", level.dispersion());
+    }
+
+    #[test]
+    fn the_first_assumption_about_the_wander_loses_its_say() {
+        let level = |seconds: u32| learned((0..seconds).map(|_| 30.0));
+        assert_eq!(level(1).wander_freedom, WANDER_PRIOR_FREEDOM);
+        // Ten minutes are thirty-odd blocks, but three times that the ratio wanders elsewhere.
+        let freedom = level(600).wander_freedom;
+        assert!((3.0..5.0).contains(&freedom), "{freedom}");
+        assert!(level(6000).wander_freedom > WANDER_PRIOR_FREEDOM);
+    }
+
+    #[test]
+    fn a_level_that_follows_is_assumed_to_be_off_by_less() {
+        let thresholds = Thresholds::default();
+        let mut level = Level::new(&thresholds);
+        let fade = Fade::local(1.0, &thresholds);
+        for _ in 0..17 {
+            level.learn(30.0, 1000.0, &fade, &thresholds);
+        }
+        let usual = learned((0..17).map(|_| 30.0)).wander;
+        assert!(level.wander < 0.5 * usual, "{} {usual}", level.wander);
+    }
+
+    #[test]
+    fn a_level_put_higher_wanders_as_far_as_it_did() {
+        let level =
+            learned((0..2400_u32).map(|s| if (s / 60).is_multiple_of(2) { 20.0 } else { 40.0 }));
+        let at = |mean: f64| level.scatter_at_least(mean, 1000.0).variance;
+        let beyond_counts = |mean: f64| at(mean) - level.doubted_dispersion * mean;
+        assert!(beyond_counts(300.0) < 1.5 * beyond_counts(level.mean(1000.0)));
+    }
+
+    #[test]
+    fn without_wander_the_variance_is_certain() {
+        let thresholds =
+            Thresholds { wander_lowest: 0.0, wander_prior: 0.0, ..Thresholds::default() };
+        let level = Level::new(&thresholds);
+        assert_eq!(level.scatter(10.0).freedom, CERTAIN);
     }
 
     #[test]

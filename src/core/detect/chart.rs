@@ -9,7 +9,7 @@ use crate::detect::Thresholds;
 use crate::detect::baseline::{Baseline, Fade, Level, Scatter};
 use crate::detect::evidence::Streams;
 use crate::detect::ladder::{Ladder, Rung};
-use crate::detect::statistic;
+use crate::detect::statistic::{self, CERTAIN};
 use crate::elementary::ln;
 use crate::reading::Lookups;
 
@@ -310,8 +310,7 @@ impl<'a> Normal<'a> {
     /// How much of the least effect is there; 1 is enough.
     ///
     /// What is seen is the effect plus scatter, and of the many stretches in the longest one some
-    /// show more than there is: the largest of n scatters by about `sqrt(2 ln n)` standard
-    /// deviations. That comes on top of the least effect, so that a rise just below it stays silent.
+    /// show more than there is: by as much as the largest of so many scatters. That comes on top of the least effect, so that a rise just below it stays silent.
     /// A witness makes this unnecessary.
     fn effect(&self, stretch: &Rung, strength: f64, lines: &Lines, thresholds: &Thresholds) -> f64 {
         let excess = self.excess(stretch);
@@ -322,10 +321,20 @@ impl<'a> Normal<'a> {
             let usual = self.per_lookup * stretch.lookups;
             let count = if self.high { usual - least } else { usual + least };
             let stretches = (thresholds.longest_window / stretch.seconds).max(1.0);
-            (2.0 * ln(stretches) * self.level.dispersion() * count).sqrt()
+            largest_of(stretches) * (self.level.dispersion() * count).sqrt()
         };
         (excess / (least + margin)).min(excess / thresholds.least_excess)
     }
+}
+
+/// The largest of so many normal deviates, as it mostly is (Cramér, Mathematical Methods of Statistics,
+/// 1946, 28.6): `sqrt(2 ln n)` alone is half a deviation more. One by itself is as often below 0.
+fn largest_of(count: f64) -> f64 {
+    if count < 2.0 {
+        return 0.0;
+    }
+    let first = (2.0 * ln(count)).sqrt();
+    first - (ln(ln(count)) + ln(4.0 * std::f64::consts::PI)) / (2.0 * first)
 }
 
 /// Scatter that a quiet poll may show, standard deviations.
@@ -333,8 +342,9 @@ const QUIET_DEVIATIONS: f64 = 2.0;
 
 /// By which power of its length a stretch is held to fewer false alarms than the longest one.
 const SHORTER_RARER: f64 = 0.75;
-/// Degrees of freedom of a variance that is certain.
-const CERTAIN: f64 = 1e9;
+/// The longest stretch over the one below which that goes no further. False alarms of calm caches come
+/// from longer stretches alone, and a burst of a second has nothing else to be seen in.
+const SHORTEST: f64 = 16.0;
 
 /// The evidence that stretches need.
 #[derive(Debug, Clone, Copy)]
@@ -368,7 +378,7 @@ impl Lines {
     fn at(&self, seconds: f64, usual: f64, freedom: f64) -> f64 {
         let chances = ln((seconds / WITNESS_SECONDS).max(1.0));
         let relief = (self.relief - chances).max(0.0);
-        let shorter = (self.longest / seconds).max(1.0);
+        let shorter = (self.longest / seconds).clamp(1.0, SHORTEST);
         let interval = self.interval * (1.0 + self.scarce / usual);
         let nats = ln(interval / seconds) + SHORTER_RARER * ln(shorter) - relief;
         statistic::line(nats.max(LOWEST_LINE), freedom)
@@ -430,6 +440,32 @@ mod tests {
         let judged = usual.judge(&stretch);
         assert!((judged.count - judged.mean - 400.0).abs() < 1.0);
         assert!((judged.mean - 500.0).abs() < 1.0);
+    }
+
+    #[test]
+    fn the_largest_of_many_is_where_it_mostly_is() {
+        // The median of the largest of n is where the n-th root of one half is below it.
+        use statrs::distribution::{ContinuousCDF, Normal};
+        let normal = Normal::new(0.0, 1.0).unwrap();
+        for count in [8.0, 32.0, 128.0] {
+            let median = normal.inverse_cdf(0.5_f64.powf(1.0 / count));
+            assert!((largest_of(count) - median).abs() < 0.2, "{count}: {median}");
+        }
+        assert_eq!((largest_of(1.0), largest_of(1.05)), (0.0, 0.0));
+        assert!(largest_of(2.0) >= 0.0);
+    }
+
+    #[test]
+    fn the_shortest_stretches_are_held_to_one_line() {
+        let lines = Lines::new(false, &Thresholds::default());
+        let line = |seconds: f64| lines.at(seconds, 1e9, CERTAIN);
+        let (short, middle, long) =
+            (line(1.0) - line(8.0), line(8.0) - line(16.0), line(64.0) - line(128.0));
+        // The logarithms of 8 and 2 are of the rates; the rest is for being shorter.
+        assert!((short - 8.0_f64.ln()).abs() < 0.1, "{short}");
+        for further in [middle, long] {
+            assert!((further - 1.75 * 2.0_f64.ln()).abs() < 0.1, "{further}");
+        }
     }
 
     #[test]

@@ -13,6 +13,9 @@ use crate::elementary::{exp_m1, ln};
 /// Sizes above this are Poisson for all purposes, and would only cost the sums their precision.
 const POISSON_SIZE: f64 = 1e7;
 
+/// Degrees of freedom of a variance that is certain.
+pub(crate) const CERTAIN: f64 = 1e9;
+
 /// No variance is known worse than this, degrees of freedom.
 const LEAST_FREEDOM: f64 = 2.0;
 

@@ -121,7 +121,7 @@ thresholds! {
     /// A window of w seconds is about one independent test in w seconds, so the line of the longest
     /// one is the logarithm of this over w: 11 nats for two minutes. A small stampede has the
     /// longest windows alone to be seen in and a large one is seen in any, so a shorter window is
-    /// held to as much rarer false alarms: 19.5 nats for one second.
+    /// held to as much rarer false alarms: 16 nats for eight seconds and 18 for one.
     false_alarm_interval: Seconds, 7_776_000.0, 3600.0..=1e10,
         "Mean time between false alarms that the longest window is held to; shorter ones to longer times.";
     /// Where few misses are expected, chance alone makes a multiple of them, and only the evidence
