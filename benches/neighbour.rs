@@ -42,13 +42,14 @@ const LOOKS: u64 = 12;
 /// Polls over which the server's own time is measured.
 const POLLS: u64 = 30;
 
-/// Scrapes of a long run and the time between them: the page's quarter of an hour, and more.
-const LONG_SCRAPES: usize = 65;
+/// Time between two scrapes of a long run.
 const SCRAPE_EVERY: Duration = Duration::from_secs(15);
 /// In a long run the page is opened every so many scrapes.
-const PAGE_EVERY: usize = 16;
+const PAGE_EVERY: u32 = 16;
 /// Points of a full history of the page, one a second.
 const HISTORY: usize = 900;
+/// Scrapes after which it is full, on a machine that is not late for many polls.
+const LONGEST: u32 = 100;
 
 fn main() {
     let redis = filled();
@@ -132,7 +133,12 @@ fn both(redis: &Redis) -> (Exporter, Neighbour) {
 fn long(ours: &Exporter, theirs: &Neighbour) {
     println!("{:<34} {:>14} {:>24}", "", "stampede", "prometheus-redis-exporter");
     let mut scrapers = [Scraper::connect(ours.port), Scraper::connect(theirs.port)];
-    for scrape in 1..=LONG_SCRAPES {
+    let full = |points: usize| {
+        let sampled = ours.metric("stampede_ttl_sample_keys{cache=\"default\"}");
+        points == HISTORY && sampled >= Some(KEYS as f64)
+    };
+    for scrape in 1.. {
+        assert!(scrape <= LONGEST, "sample and history do not fill");
         std::thread::sleep(SCRAPE_EVERY);
         for scraper in &mut scrapers {
             scraper.scrape();
@@ -142,17 +148,17 @@ fn long(ours: &Exporter, theirs: &Neighbour) {
             for part in ["/", "/assets/page.css", "/assets/page.js", "/api/v1/caches"] {
                 assert!(get(ours.port, part).is_some_and(|answer| answer.status == 200), "{part}");
             }
+        }
+        let after = SCRAPE_EVERY * scrape;
+        if scrape % PAGE_EVERY == 0 || after >= Duration::from_secs(HISTORY as u64) {
             let points = history(ours);
-            let minutes = (SCRAPE_EVERY * scrape as u32).as_secs() / 60;
-            let name = format!("resident memory after {minutes} min");
+            let name = format!("resident, {} s, {points} points", after.as_secs());
             tell_memory(&name, resident(ours.pid()), resident(theirs.child.id()));
-            println!("  history of {points} points");
+            if full(points) {
+                return;
+            }
         }
     }
-    let sampled = ours.metric("stampede_ttl_sample_keys{cache=\"default\"}");
-    assert!(sampled >= Some(KEYS as f64) && history(ours) == HISTORY, "not full: {sampled:?}");
-    let name = "sample and history full";
-    tell_memory(name, resident(ours.pid()), resident(theirs.child.id()));
 }
 
 /// Points in the history that the page asks for.
