@@ -286,9 +286,11 @@ fn a_cache_that_fails_lets_requests_fall_through_and_recovers() {
     assert_eq!(redis.cli(&["DBSIZE"]), "0");
 }
 
+/// Where the tests were started with `nohup`, SIGHUP would be ignored: `env` puts it back.
 fn program(args: &[&str]) -> Command {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_stampede-exporter"));
-    program.arg("drill").args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut program = Command::new("/usr/bin/env");
+    program.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_stampede-exporter"), "drill"]);
+    program.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
     program
 }
 

@@ -310,8 +310,8 @@ impl<'a> Normal<'a> {
     /// How much of the least effect is there; 1 is enough.
     ///
     /// What is seen is the effect plus scatter, and of the many stretches in the longest one some
-    /// show more than there is: by as much as the largest of so many scatters. That comes on top of the least effect, so that a rise just below it stays silent.
-    /// A witness makes this unnecessary.
+    /// show more than there is: by as much as the largest of so many scatters. That comes on top of the
+    /// least effect, so that a rise just below it stays silent. A witness makes this unnecessary.
     fn effect(&self, stretch: &Rung, strength: f64, lines: &Lines, thresholds: &Thresholds) -> f64 {
         let excess = self.excess(stretch);
         let least = self.least_rise * stretch.lookups;
