@@ -2,7 +2,7 @@
 //!
 //! A look sorts the sample, searches it for waves and weighs it by group, which takes milliseconds
 //! of a full one. So it is taken anew where it may say something else: when some of the sample has
-//! been exchanged, has passed, or when the key space has changed as much; and every few seconds in
+//! been exchanged, has passed, or when the key space has changed as much; and every 20 seconds in
 //! any case. What moves with the clock (what is due, how far off a wave is, whether it has come) is read
 //! off the last look at each poll. A small sample changes as much at each poll, and is looked at
 //! as often.
