@@ -2,9 +2,9 @@
 //! server half busy, with the sampler on and off, in pairs of turns within one run.
 //!
 //! `cargo bench --bench loaded` prints the table. Two exporters watch the server, one of which
-//! samples nothing; in each turn one of them is stopped, so that all else stays the same. They run
-//! with the priority that the shipped unit gives them, for server, clients and exporter share the
-//! machine here.
+//! samples nothing; in each turn one of them is stopped, so that all else stays the same. The
+//! server has one core and the load another; the exporters run on either, with the priority that
+//! the shipped unit gives them.
 #![allow(
     missing_docs,
     unreachable_pub,
@@ -19,9 +19,8 @@
 mod support;
 
 use std::collections::VecDeque;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -31,11 +30,11 @@ use support::exporter::Exporter;
 use support::redis::Redis;
 
 /// Pairs of turns, each with the sampler on and off in alternating order.
-const PAIRS: usize = 40;
+const PAIRS: usize = 80;
 /// One turn.
-const TURN: Duration = Duration::from_secs(4);
+const TURN: Duration = Duration::from_millis(2500);
 /// What is left out at the start of a turn: the exporter that wakes up catches up with its poll.
-const SETTLE: Duration = Duration::from_secs(1);
+const SETTLE: Duration = Duration::from_millis(500);
 /// Keys of the server, all with a TTL of an hour.
 const KEYS: u64 = 200_000;
 /// `Nice=` of `deploy/stampede-exporter.service`.
@@ -44,6 +43,11 @@ const NICE: &str = "10";
 const CONNECTIONS: usize = 8;
 /// The share of a core that the server is to be busy.
 const BUSY: f64 = 0.5;
+/// How finely waits are told apart, seconds, and up to which one.
+const STEP: f64 = 0.5e-6;
+const STEPS: usize = 20_000;
+/// Draws of the bootstrap.
+const DRAWS: usize = 1000;
 
 fn main() {
     let redis = Redis::start();
@@ -54,6 +58,9 @@ fn main() {
     let samples = watch(&redis, "");
     let does_not = watch(&redis, "    ttl: { keys_per_second: 0 }\n");
     let exporters = [&samples, &does_not];
+
+    pin(redis.pid(), "0");
+    pin(std::process::id(), "1");
 
     signal(&samples, "STOP");
     let mut rate = 20_000.0;
@@ -71,30 +78,21 @@ fn main() {
             turns[which].push(Turn::run(&redis, rate, TURN));
         }
     }
-    println!("{:<22} {:>10} {:>10} {:>12}", "medians of the turns", "p50", "p99", "server busy");
+    println!("{:<12} {:>10} {:>10} {:>12}", "", "p50", "p99", "server busy");
     for (name, turns) in ["sampler on", "sampler off"].iter().zip(&turns) {
+        let busy: f64 = turns.iter().map(|turn| turn.busy).sum();
         println!(
-            "{name:<22} {:>7.1} us {:>7.1} us {:>11.1} %",
-            median(turns.iter().map(|t| t.p50)) * 1e6,
-            median(turns.iter().map(|t| t.p99)) * 1e6,
-            100.0 * median(turns.iter().map(|t| t.busy)),
+            "{name:<12} {:>7.1} us {:>7.1} us {:>11.1} %",
+            quantile(turns, 0.5),
+            quantile(turns, 0.99),
+            100.0 * busy / PAIRS as f64,
         );
     }
-    let ratio = |of: fn(&Turn) -> f64| {
-        let mut ratios: Vec<f64> =
-            turns[0].iter().zip(&turns[1]).map(|(on, off)| of(on) / of(off)).collect();
-        ratios.sort_by(f64::total_cmp);
-        ratios
-    };
-    for (name, of) in [("p50", (|t: &Turn| t.p50) as fn(&Turn) -> f64), ("p99", |t| t.p99)] {
-        let ratios = ratio(of);
-        let (low, high) = median_interval(ratios.len());
-        println!(
-            "{name}, on over off, median of {PAIRS} pairs: {:.3} (95 % interval {:.3} to {:.3})",
-            ratios[ratios.len() / 2],
-            ratios[low],
-            ratios[high]
-        );
+    let [on, off] = &turns;
+    for (name, q) in [("p50", 0.5), ("p99", 0.99)] {
+        let ratio = quantile(on, q) / quantile(off, q);
+        let (low, high) = interval(on, off, q);
+        println!("{name}, on over off: {ratio:.3} (95 % interval {low:.3} to {high:.3})");
     }
     signal(&samples, "CONT");
     signal(&does_not, "CONT");
@@ -113,6 +111,13 @@ fn watch(redis: &Redis, lines: &str) -> Exporter {
     exporter
 }
 
+/// Holds a process to one core: where the scheduler moves server and load about, the same turn
+/// twice differs by more than what is measured.
+fn pin(pid: u32, core: &str) {
+    let pinned = support::run("taskset", &["-pc", core, &pid.to_string()]);
+    assert!(pinned.status.success(), "{pinned:?}");
+}
+
 fn signal(exporter: &Exporter, name: &str) {
     let sent = support::run("kill", &[&format!("-{name}"), &exporter.pid().to_string()]);
     assert!(sent.status.success());
@@ -120,9 +125,9 @@ fn signal(exporter: &Exporter, name: &str) {
 
 /// What one turn showed.
 struct Turn {
-    /// Seconds from a request's due time to its answer.
-    p50: f64,
-    p99: f64,
+    /// How many requests waited this long from their due time to their answer, in steps of [`STEP`];
+    /// longer ones are counted last.
+    waits: Vec<u32>,
     /// Share of one core that the server's process took.
     busy: f64,
 }
@@ -130,75 +135,119 @@ struct Turn {
 impl Turn {
     /// Sends Poisson arrivals, whether or not earlier ones were answered.
     fn run(redis: &Redis, rate: f64, length: Duration) -> Turn {
-        let start = Instant::now();
-        let lanes: Vec<Lane> = (0..CONNECTIONS).map(|_| Lane::open(redis.port, start)).collect();
-        let mut random = SmallRng::seed_from_u64(start.elapsed().as_nanos() as u64);
-        let (cpu, mut due, mut sent) = (cpu_seconds(redis.pid()), 0.0, 0usize);
-        let mut batches = vec![Vec::new(); CONNECTIONS];
-        while due < length.as_secs_f64() {
+        let mut lanes: Vec<Lane> = (0..CONNECTIONS).map(|_| Lane::open(redis.port)).collect();
+        let (start, cpu) = (Instant::now(), cpu_seconds(redis.pid()));
+        let mut random = SmallRng::seed_from_u64(u64::from(lanes[0].port()));
+        let (mut due, mut sent, mut waits) = (0.0, 0usize, vec![0; STEPS]);
+        while due < length.as_secs_f64() || lanes.iter().any(|lane| !lane.due.is_empty()) {
             let now = start.elapsed().as_secs_f64();
-            while due <= now {
-                let lane = sent % CONNECTIONS;
-                let key = format!("k:{}", random.random_range(0..KEYS));
-                let command = format!("*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len());
-                lanes[lane].due.lock().unwrap().push_back(due);
-                batches[lane].extend_from_slice(command.as_bytes());
+            while due <= now && due < length.as_secs_f64() {
+                lanes[sent % CONNECTIONS].ask(random.random_range(0..KEYS), due);
                 sent += 1;
                 due -= (1.0 - random.random::<f64>()).ln() / rate;
             }
-            for (lane, batch) in lanes.iter().zip(&mut batches) {
-                (&lane.stream).write_all(batch).expect("requests are sent");
-                batch.clear();
+            for lane in &mut lanes {
+                lane.send();
+                lane.receive(start, &mut waits);
             }
-            thread::sleep(Duration::from_micros(50));
+            // The exporter may have this core, as it may have the server's.
+            thread::yield_now();
         }
         let busy = (cpu_seconds(redis.pid()) - cpu) / start.elapsed().as_secs_f64();
-        let mut waits: Vec<f64> = lanes.into_iter().flat_map(Lane::close).collect();
-        waits.sort_by(f64::total_cmp);
-        let quantile = |q: f64| waits[((waits.len() - 1) as f64 * q) as usize];
-        Turn { p50: quantile(0.5), p99: quantile(0.99), busy }
+        Turn { waits, busy }
     }
 }
 
-/// One connection and the thread that reads its answers.
+/// The wait that this share of the requests of all turns did not exceed, microseconds. All waits are
+/// taken together: the p99 of one turn hangs on whether the machine stood still once for a moment.
+fn quantile<'a>(turns: impl IntoIterator<Item = &'a Turn>, q: f64) -> f64 {
+    let mut waits = vec![0u64; STEPS];
+    for turn in turns {
+        waits.iter_mut().zip(&turn.waits).for_each(|(sum, n)| *sum += u64::from(*n));
+    }
+    let rank = (waits.iter().sum::<u64>() as f64 * q) as u64;
+    let mut seen = 0;
+    let step = waits.iter().position(|n| {
+        seen += n;
+        seen > rank
+    });
+    step.expect("a request") as f64 * STEP * 1e6
+}
+
+/// Between which the ratio of the quantiles lies with 95 %: the bootstrap, which draws pairs of turns.
+fn interval(on: &[Turn], off: &[Turn], q: f64) -> (f64, f64) {
+    let mut random = SmallRng::seed_from_u64(1);
+    let mut ratios: Vec<f64> = (0..DRAWS)
+        .map(|_| {
+            let pairs: Vec<usize> = on.iter().map(|_| random.random_range(0..on.len())).collect();
+            let of = |turns: &[Turn]| quantile(pairs.iter().map(|pair| &turns[*pair]), q);
+            of(on) / of(off)
+        })
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    (ratios[DRAWS / 40], ratios[DRAWS - 1 - DRAWS / 40])
+}
+
+/// One connection of the load, which waits neither to send nor to receive.
 struct Lane {
     stream: TcpStream,
-    due: Arc<Mutex<VecDeque<f64>>>,
-    reader: thread::JoinHandle<Vec<f64>>,
+    /// When the requests fell due that have no answer yet, seconds from the start.
+    due: VecDeque<f64>,
+    batch: Vec<u8>,
+    buffer: Box<[u8]>,
+    /// Line ends seen of the answer that is not whole yet.
+    ends: usize,
 }
 
 impl Lane {
-    fn open(port: u16, start: Instant) -> Lane {
+    fn open(port: u16) -> Lane {
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
         stream.set_nodelay(true).expect("no delay");
-        let due: Arc<Mutex<VecDeque<f64>>> = Arc::default();
-        let reader = {
-            let (mut stream, due) =
-                (stream.try_clone().expect("a second handle"), Arc::clone(&due));
-            thread::spawn(move || {
-                let (mut waits, mut buffer, mut ends) = (Vec::new(), [0; 1 << 16], 0usize);
-                while let Ok(n @ 1..) = stream.read(&mut buffer) {
-                    let now = start.elapsed().as_secs_f64();
-                    // An answer that found its key has two line ends.
-                    ends += buffer[..n].iter().filter(|byte| **byte == b'\n').count();
-                    let mut due = due.lock().unwrap();
-                    for at in due.drain(..ends / 2) {
-                        if at >= SETTLE.as_secs_f64() {
-                            waits.push(now - at);
-                        }
-                    }
-                    ends %= 2;
-                }
-                waits
-            })
-        };
-        Lane { stream, due, reader }
+        stream.set_nonblocking(true).expect("no waiting");
+        let buffer = vec![0; 1 << 16].into();
+        Lane { stream, due: VecDeque::new(), batch: Vec::new(), buffer, ends: 0 }
     }
 
-    /// Waits for the last answers and gives the waits, seconds.
-    fn close(self) -> Vec<f64> {
-        self.stream.shutdown(std::net::Shutdown::Write).expect("the end of the requests");
-        self.reader.join().expect("the reader")
+    fn port(&self) -> u16 {
+        self.stream.local_addr().expect("an address").port()
+    }
+
+    fn ask(&mut self, key: u64, due: f64) {
+        let key = format!("k:{key}");
+        write!(self.batch, "*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len()).expect("memory");
+        self.due.push_back(due);
+    }
+
+    fn send(&mut self) {
+        if self.batch.is_empty() {
+            return;
+        }
+        match self.stream.write(&self.batch) {
+            Ok(n) => drop(self.batch.drain(..n)),
+            Err(e) => assert_eq!(e.kind(), ErrorKind::WouldBlock),
+        }
+    }
+
+    /// Counts the waits of the answers that are there.
+    fn receive(&mut self, start: Instant, waits: &mut [u32]) {
+        if self.due.is_empty() {
+            return;
+        }
+        match self.stream.read(&mut self.buffer) {
+            Ok(n) => {
+                assert_ne!(n, 0, "the server hung up");
+                let now = start.elapsed().as_secs_f64();
+                // An answer that found its key has two line ends.
+                self.ends += self.buffer[..n].iter().filter(|byte| **byte == b'\n').count();
+                for at in self.due.drain(..self.ends / 2) {
+                    if at >= SETTLE.as_secs_f64() {
+                        waits[(((now - at) / STEP) as usize).min(STEPS - 1)] += 1;
+                    }
+                }
+                self.ends %= 2;
+            }
+            Err(e) => assert_eq!(e.kind(), ErrorKind::WouldBlock),
+        }
     }
 }
 
@@ -208,17 +257,4 @@ fn cpu_seconds(pid: u32) -> f64 {
     let fields: Vec<&str> = stat.rsplit_once(')').expect("a name").1.split_whitespace().collect();
     let ticks = |index: usize| fields[index].parse::<f64>().expect("clock ticks");
     (ticks(11) + ticks(12)) / 100.0
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-/// The ranks of sorted values between which their median lies with 95 %, by the sign test.
-fn median_interval(n: usize) -> (usize, usize) {
-    let half = 1.96 * (n as f64).sqrt() / 2.0;
-    let low = (n as f64 / 2.0 - half).floor().max(0.0) as usize;
-    (low, n - 1 - low)
 }

@@ -20,6 +20,8 @@ pub struct Alarm {
 pub enum Rule {
     /// Ours at this poll interval, seconds.
     Ours(usize),
+    /// Ours each second, held to a time between false alarms that is this many times shorter.
+    OursBolder(f64),
     /// `rate(m[1m]) > 2 * avg_over_time(rate(m[1m])[1h:1m])` for 30 s where there is traffic,
     /// scraped and evaluated at this interval: the shipped `CacheStampedeDetected`.
     Reference(usize),
@@ -35,6 +37,7 @@ impl Rule {
     pub fn name(self) -> String {
         match self {
             Rule::Ours(seconds) => format!("ours, {seconds} s polls"),
+            Rule::OursBolder(times) => format!("ours, false alarms at {times} times the rate"),
             Rule::Reference(seconds) => format!("reference rule, {seconds} s scrapes"),
             Rule::ReferenceTimes(seconds, factor) => {
                 format!("reference rule at {factor} times, {seconds} s scrapes")
@@ -49,6 +52,10 @@ impl Rule {
         match self {
             Rule::Ours(1) => ours(samples, thresholds),
             Rule::Ours(seconds) => ours(&polled(samples, seconds), thresholds),
+            Rule::OursBolder(times) => {
+                let false_alarm_interval = thresholds.false_alarm_interval / times;
+                ours(samples, &Thresholds { false_alarm_interval, ..thresholds.clone() })
+            }
             Rule::Reference(seconds) => {
                 Rule::ReferenceTimes(seconds, 2.0).alarms(samples, thresholds)
             }

@@ -1,11 +1,12 @@
 //! How small a rise is found, at which traffic: steps of the miss ratio for two minutes.
 //!
 //! A rule may buy recall with false alarms, so beside each row stand the false alarms that it raised
-//! before the steps and well after them, and two rows show what recall costs: the usual rule at the lowest factor
-//! that raises none here, and the limit of what can be had for none. That one knows the level, the
-//! dispersion and the wander of the cache and how long the step lasts, and only not when it begins:
-//! it adds up the misses of the last two minutes, and its line is the highest value that this ever
-//! had outside the steps.
+//! before the steps and well after them, and three rows show what recall costs: ours at the boldest line
+//! that raises no more of them here than the usual rule, the usual rule at the lowest factor that
+//! raises none, and the limit of what can be had for none. That one knows the level, the dispersion
+//! and the wander of the cache and how long the step lasts, and only not when it begins: it adds up
+//! the misses of the last two minutes, and its line is the highest value that this ever had outside
+//! the steps.
 
 use crate::rules::{Alarm, Rule};
 use crate::scenario::{self, STEP_SECONDS, Scenario};
@@ -16,6 +17,10 @@ use crate::{Arguments, parallel, without_witnesses};
 const RATES: [f64; 4] = [20.0, 50.0, 200.0, 1000.0];
 const TARGETS: [f64; 8] = [0.03, 0.04, 0.045, 0.05, 0.07, 0.10, 0.20, 0.40];
 const RULES: [Rule; 3] = [Rule::Ours(1), Rule::Reference(15), Rule::Reference(1)];
+/// The usual rule among them that the bolder one of ours is held against.
+const USUAL: usize = 1;
+/// How much bolder ours is made.
+const BOLDER: [f64; 6] = [1.0, 3.0, 10.0, 30.0, 100.0, 300.0];
 /// Factors of the usual rule of which the lowest without a false alarm is shown.
 const FACTORS: [f64; 11] = [2.0, 2.1, 2.2, 2.3, 2.4, 2.5, 2.6, 2.7, 2.8, 2.9, 3.0];
 /// Seconds before which the level of an hour is not known to anybody.
@@ -25,6 +30,7 @@ const WARM: f64 = 600.0;
 #[derive(Clone, Default)]
 struct Cell {
     rules: [Score; RULES.len()],
+    bolder: [Score; BOLDER.len()],
     factors: [Score; FACTORS.len()],
     best: Vec<Best>,
 }
@@ -84,6 +90,9 @@ impl Cell {
             for (score, rule) in cell.rules.iter_mut().zip(RULES) {
                 score.add(&run, &alarms(rule));
             }
+            for (score, times) in cell.bolder.iter_mut().zip(BOLDER) {
+                score.add(&run, &alarms(Rule::OursBolder(times)));
+            }
             for (score, factor) in cell.factors.iter_mut().zip(FACTORS) {
                 score.add(&run, &alarms(Rule::ReferenceTimes(15, factor)));
             }
@@ -127,6 +136,14 @@ pub fn table(arguments: &Arguments) {
         };
         for (index, rule) in RULES.into_iter().enumerate() {
             row(rule.name(), cells.iter().map(|cell| &cell.rules[index]).collect());
+        }
+        let paid: usize = cells.iter().map(|cell| cell.rules[USUAL].false_alarms).sum();
+        let bought = (0..BOLDER.len()).rev().find(|&index| {
+            cells.iter().map(|cell| cell.bolder[index].false_alarms).sum::<usize>() <= paid
+        });
+        if let Some(index) = bought {
+            let name = Rule::OursBolder(BOLDER[index]).name();
+            row(name, cells.iter().map(|cell| &cell.bolder[index]).collect());
         }
         let silent = (0..FACTORS.len())
             .find(|&index| cells.iter().all(|cell| cell.factors[index].false_alarms == 0));

@@ -379,7 +379,7 @@ impl Lines {
         let chances = ln((seconds / WITNESS_SECONDS).max(1.0));
         let relief = (self.relief - chances).max(0.0);
         let shorter = (self.longest / seconds).clamp(1.0, SHORTEST);
-        let interval = self.interval * (1.0 + self.scarce / usual);
+        let interval = self.interval * (1.0 + self.scarce / usual).powi(2);
         let nats = ln(interval / seconds) + SHORTER_RARER * ln(shorter) - relief;
         statistic::line(nats.max(LOWEST_LINE), freedom)
     }
@@ -473,7 +473,7 @@ mod tests {
         let thresholds = Thresholds::default();
         let lines = Lines::new(false, &thresholds);
         let further = |usual| lines.at(60.0, usual, CERTAIN) - lines.at(60.0, 1e9, CERTAIN);
-        assert!((further(thresholds.scarce_misses) - ln(2.0)).abs() < 0.1);
-        assert!((further(thresholds.scarce_misses / 9.0) - ln(10.0)).abs() < 0.2);
+        assert!((further(thresholds.scarce_misses) - ln(4.0)).abs() < 0.1);
+        assert!((further(thresholds.scarce_misses / 9.0) - ln(100.0)).abs() < 0.4);
     }
 }
