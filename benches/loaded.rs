@@ -59,8 +59,8 @@ fn main() {
     let does_not = watch(&redis, "    ttl: { keys_per_second: 0 }\n");
     let exporters = [&samples, &does_not];
 
-    pin(redis.pid(), "0");
-    pin(std::process::id(), "1");
+    pin(redis.pid(), "1");
+    pin(std::process::id(), "0");
 
     signal(&samples, "STOP");
     let mut rate = 20_000.0;
@@ -125,7 +125,7 @@ fn signal(exporter: &Exporter, name: &str) {
 
 /// What one turn showed.
 struct Turn {
-    /// How many requests waited this long from their due time to their answer, in steps of [`STEP`];
+    /// How many requests waited this long for their answer, in steps of [`STEP`];
     /// longer ones are counted last.
     waits: Vec<u32>,
     /// Share of one core that the server's process took.
@@ -133,16 +133,17 @@ struct Turn {
 }
 
 impl Turn {
-    /// Sends Poisson arrivals, whether or not earlier ones were answered.
+    /// Sends Poisson arrivals, whether or not earlier ones were answered. So a wait counts from the
+    /// sending and leaves nothing out, and a pause of the load itself is not taken for the server's.
     fn run(redis: &Redis, rate: f64, length: Duration) -> Turn {
         let mut lanes: Vec<Lane> = (0..CONNECTIONS).map(|_| Lane::open(redis.port)).collect();
         let (start, cpu) = (Instant::now(), cpu_seconds(redis.pid()));
         let mut random = SmallRng::seed_from_u64(u64::from(lanes[0].port()));
         let (mut due, mut sent, mut waits) = (0.0, 0usize, vec![0; STEPS]);
-        while due < length.as_secs_f64() || lanes.iter().any(|lane| !lane.due.is_empty()) {
+        while due < length.as_secs_f64() || lanes.iter().any(|lane| !lane.sent.is_empty()) {
             let now = start.elapsed().as_secs_f64();
             while due <= now && due < length.as_secs_f64() {
-                lanes[sent % CONNECTIONS].ask(random.random_range(0..KEYS), due);
+                lanes[sent % CONNECTIONS].ask(random.random_range(0..KEYS), now);
                 sent += 1;
                 due -= (1.0 - random.random::<f64>()).ln() / rate;
             }
@@ -191,8 +192,8 @@ fn interval(on: &[Turn], off: &[Turn], q: f64) -> (f64, f64) {
 /// One connection of the load, which waits neither to send nor to receive.
 struct Lane {
     stream: TcpStream,
-    /// When the requests fell due that have no answer yet, seconds from the start.
-    due: VecDeque<f64>,
+    /// When the requests were sent that have no answer yet, seconds from the start.
+    sent: VecDeque<f64>,
     batch: Vec<u8>,
     buffer: Box<[u8]>,
     /// Line ends seen of the answer that is not whole yet.
@@ -205,17 +206,17 @@ impl Lane {
         stream.set_nodelay(true).expect("no delay");
         stream.set_nonblocking(true).expect("no waiting");
         let buffer = vec![0; 1 << 16].into();
-        Lane { stream, due: VecDeque::new(), batch: Vec::new(), buffer, ends: 0 }
+        Lane { stream, sent: VecDeque::new(), batch: Vec::new(), buffer, ends: 0 }
     }
 
     fn port(&self) -> u16 {
         self.stream.local_addr().expect("an address").port()
     }
 
-    fn ask(&mut self, key: u64, due: f64) {
+    fn ask(&mut self, key: u64, now: f64) {
         let key = format!("k:{key}");
         write!(self.batch, "*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len()).expect("memory");
-        self.due.push_back(due);
+        self.sent.push_back(now);
     }
 
     fn send(&mut self) {
@@ -230,7 +231,7 @@ impl Lane {
 
     /// Counts the waits of the answers that are there.
     fn receive(&mut self, start: Instant, waits: &mut [u32]) {
-        if self.due.is_empty() {
+        if self.sent.is_empty() {
             return;
         }
         match self.stream.read(&mut self.buffer) {
@@ -239,7 +240,7 @@ impl Lane {
                 let now = start.elapsed().as_secs_f64();
                 // An answer that found its key has two line ends.
                 self.ends += self.buffer[..n].iter().filter(|byte| **byte == b'\n').count();
-                for at in self.due.drain(..self.ends / 2) {
+                for at in self.sent.drain(..self.ends / 2) {
                     if at >= SETTLE.as_secs_f64() {
                         waits[(((now - at) / STEP) as usize).min(STEPS - 1)] += 1;
                     }
