@@ -1,10 +1,10 @@
 //! The detector beside other rules, on simulated traffic: `cargo bench --bench detection`.
 //!
-//! Arguments after `--`: `--quick` for a few seeds instead of many, `--seeds N`, `--first-seed N`
-//! (the thresholds were chosen on seeds below 1000), `--only NAME` for one table of `open`,
-//! `varied`, `steps`, `calm`, `speed`, `--each` for a line per scenario, `--counted SHARE` for the
-//! share of the optional counters that a cache has (default 0.75: what names a cause is often not
-//! counted), and `--set KEY=VALUE` for another threshold.
+//! Arguments after `--`: `--quick` for a few seeds and days instead of many, `--seeds N`,
+//! `--days N` for the calm days, `--first-seed N` (the thresholds were chosen on seeds below 1000),
+//! `--only NAME` for one table of `open`, `varied`, `steps`, `calm`, `speed`, `--each` for a line per
+//! scenario, `--counted SHARE` for the share of the optional counters that a cache has (default 0.75:
+//! what names a cause is often not counted), and `--set KEY=VALUE` for another threshold.
 
 #![allow(clippy::print_stdout, missing_docs, unreachable_pub)]
 
@@ -31,6 +31,7 @@ use world::Run;
 /// What was asked for.
 pub struct Arguments {
     pub seeds: u64,
+    days: u64,
     pub first_seed: u64,
     only: Option<String>,
     each: bool,
@@ -41,7 +42,7 @@ pub struct Arguments {
 fn main() {
     let Some(arguments) = Arguments::read(std::env::args().skip(1)) else {
         println!(
-            "legal: --quick --seeds N --first-seed N --only TABLE --each --counted SHARE --set KEY=VALUE"
+            "legal: --quick --seeds N --days N --first-seed N --only TABLE --each --counted SHARE --set KEY=VALUE"
         );
         std::process::exit(2);
     };
@@ -69,6 +70,7 @@ impl Arguments {
     fn read(words: impl Iterator<Item = String>) -> Option<Arguments> {
         let mut read = Arguments {
             seeds: 24,
+            days: 30,
             first_seed: 10_000,
             only: None,
             each: false,
@@ -79,9 +81,10 @@ impl Arguments {
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--bench" => {}
-                "--quick" => read.seeds = 3,
+                "--quick" => (read.seeds, read.days) = (3, 3),
                 "--each" => read.each = true,
                 "--seeds" => read.seeds = words.next()?.parse().ok()?,
+                "--days" => read.days = words.next()?.parse().ok()?,
                 "--first-seed" => read.first_seed = words.next()?.parse().ok()?,
                 "--counted" => read.counted = words.next()?.parse().ok()?,
                 "--only" => read.only = words.next(),
@@ -278,7 +281,7 @@ pub fn without_witnesses(
 
 /// Whole calm days.
 fn calm(arguments: &Arguments) {
-    let days = if arguments.seeds > 3 { 30 } else { 3 };
+    let days = arguments.days;
     println!("\n# {days} calm days: false alarms\n");
     let scenarios = scenario::calm_days();
     let mut jobs = Vec::new();

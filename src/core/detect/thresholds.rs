@@ -129,7 +129,7 @@ thresholds! {
     /// such stretches are held to be rarer, by the square of one and this over what is expected: four
     /// times as rare at this many. At one miss in one or two seconds there is a false alarm in 24
     /// days without it and in 300 with it, and of the rises to 2.5 times for two minutes 72 % are
-    /// found and not 87 %; at twice as many 64 %.
+    /// found and not 87 %; at twice as many 64 % (`calm` and `steps` of the detection benchmark).
     scarce_misses: Count, 60.0, 0.0..=1e6,
         "Misses to be expected in a stretch below which false alarms are held to be rarer.";
     /// Small and slow stampedes need long windows: at 50 lookups a second a rise from 2 % to 4 %
