@@ -1,7 +1,7 @@
 //! What the TTL sampler costs a busy server's clients: the p99 of an open-loop load that keeps the
 //! server half busy, with the sampler on and off, in pairs of turns within one run.
 //!
-//! `cargo bench --bench loaded` prints the table. Two exporters watch the server, one of which
+//! `cargo bench --bench loaded` prints the table, `-- 220` of so many pairs. Two exporters watch the server, one of which
 //! samples nothing; in each turn one of them is stopped, so that all else stays the same. The
 //! server has one core and the load another; the exporters run on either, with the priority that
 //! the shipped unit gives them.
@@ -29,7 +29,7 @@ use rand::{Rng, SeedableRng};
 use support::exporter::Exporter;
 use support::redis::Redis;
 
-/// Pairs of turns, each with the sampler on and off in alternating order.
+/// Pairs of turns, each with the sampler on and off in alternating order, where no number is given.
 const PAIRS: usize = 80;
 /// One turn.
 const TURN: Duration = Duration::from_millis(2500);
@@ -50,6 +50,7 @@ const STEPS: usize = 20_000;
 const DRAWS: usize = 1000;
 
 fn main() {
+    let pairs = std::env::args().find_map(|word| word.parse().ok()).unwrap_or(PAIRS);
     let redis = Redis::start();
     let fill = "for i = ARGV[1], ARGV[1] + 999 do redis.call('SET', 'k:' .. i, i, 'EX', 3600) end";
     for i in (0..KEYS).step_by(1000) {
@@ -71,7 +72,7 @@ fn main() {
     println!("{KEYS} keys; {rate:.0} requests a second on {CONNECTIONS} connections");
 
     let mut turns = [Vec::new(), Vec::new()];
-    for pair in 0..PAIRS {
+    for pair in 0..pairs {
         for which in if pair % 2 == 0 { [0, 1] } else { [1, 0] } {
             signal(exporters[which], "CONT");
             signal(exporters[1 - which], "STOP");
@@ -85,7 +86,7 @@ fn main() {
             "{name:<12} {:>7.1} us {:>7.1} us {:>11.1} %",
             quantile(turns, 0.5),
             quantile(turns, 0.99),
-            100.0 * busy / PAIRS as f64,
+            100.0 * busy / pairs as f64,
         );
     }
     let [on, off] = &turns;
@@ -138,13 +139,13 @@ impl Turn {
     fn run(redis: &Redis, rate: f64, length: Duration) -> Turn {
         let mut lanes: Vec<Lane> = (0..CONNECTIONS).map(|_| Lane::open(redis.port)).collect();
         let (start, cpu) = (Instant::now(), cpu_seconds(redis.pid()));
-        let mut random = SmallRng::seed_from_u64(u64::from(lanes[0].port()));
-        let (mut due, mut sent, mut waits) = (0.0, 0usize, vec![0; STEPS]);
+        let mut random = SmallRng::from_rng(&mut rand::rng());
+        let (mut due, mut asked, mut waits) = (0.0, 0usize, vec![0; STEPS]);
         while due < length.as_secs_f64() || lanes.iter().any(|lane| !lane.sent.is_empty()) {
             let now = start.elapsed().as_secs_f64();
             while due <= now && due < length.as_secs_f64() {
-                lanes[sent % CONNECTIONS].ask(random.random_range(0..KEYS), now);
-                sent += 1;
+                lanes[asked % CONNECTIONS].ask(random.random_range(0..KEYS), now);
+                asked += 1;
                 due -= (1.0 - random.random::<f64>()).ln() / rate;
             }
             for lane in &mut lanes {
@@ -207,10 +208,6 @@ impl Lane {
         stream.set_nonblocking(true).expect("no waiting");
         let buffer = vec![0; 1 << 16].into();
         Lane { stream, sent: VecDeque::new(), batch: Vec::new(), buffer, ends: 0 }
-    }
-
-    fn port(&self) -> u16 {
-        self.stream.local_addr().expect("an address").port()
     }
 
     fn ask(&mut self, key: u64, now: f64) {

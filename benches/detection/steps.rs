@@ -20,7 +20,7 @@ const RULES: [Rule; 3] = [Rule::Ours(1), Rule::Reference(15), Rule::Reference(1)
 /// The usual rule among them that the bolder one of ours is held against.
 const USUAL: usize = 1;
 /// How much bolder ours is made.
-const BOLDER: [f64; 6] = [1.0, 3.0, 10.0, 30.0, 100.0, 300.0];
+const BOLDER: [f64; 5] = [3.0, 10.0, 30.0, 100.0, 300.0];
 /// Factors of the usual rule of which the lowest without a false alarm is shown.
 const FACTORS: [f64; 11] = [2.0, 2.1, 2.2, 2.3, 2.4, 2.5, 2.6, 2.7, 2.8, 2.9, 3.0];
 /// Seconds before which the level of an hour is not known to anybody.

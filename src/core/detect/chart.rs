@@ -474,6 +474,6 @@ mod tests {
         let lines = Lines::new(false, &thresholds);
         let further = |usual| lines.at(60.0, usual, CERTAIN) - lines.at(60.0, 1e9, CERTAIN);
         assert!((further(thresholds.scarce_misses) - ln(4.0)).abs() < 0.1);
-        assert!((further(thresholds.scarce_misses / 9.0) - ln(100.0)).abs() < 0.4);
+        assert!((further(thresholds.scarce_misses / 9.0) - ln(100.0)).abs() < 0.2);
     }
 }
